@@ -1,0 +1,59 @@
+# Four targets for people: demo, test, check, bench. Each sets up what it needs by itself; PYTHON= chooses the interpreter.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CODEC  := controller/proxy/codec
+RUST   := $(shell find $(CODEC) -name '*.rs' -not -path '*/target/*' -o -name 'Cargo.*' -not -path '*/target/*')
+CORE   := controller/model/*,controller/translate.py,controller/children.py,controller/balancing/*
+NATIVE := .make/native
+
+.PHONY: help demo test check bench tools
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    real requests through a real proxy, with a live table (Ctrl-C ends it)"
+	@echo "make check   format, lint, types, import contracts, unit and law tests: under a minute"
+	@echo "make test    everything that must hold before a merge"
+	@echo "make bench   speed and balance against peers, as ratios; writes reports/"
+	@echo "PYTHON=python3.12 make ... chooses the interpreter (3.11 or newer)"
+
+tools:
+	@command -v $(PYTHON) >/dev/null || { echo "missing: $(PYTHON) (3.11 or newer; PYTHON= chooses another)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "missing: Python 3.11 or newer ($(PYTHON) is older; PYTHON= chooses another)"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "missing: Python's venv module (Debian: apt-get install python3-venv)"; exit 1; }
+	@command -v cargo >/dev/null || { echo "missing: a Rust toolchain (cargo), for the HTTP codec"; exit 1; }
+
+.make/venv: requirements/dev.txt | tools
+	@mkdir -p .make
+	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing the locked dependencies"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# An editable install leaves a stale codec behind, so a newer source builds it again.
+$(NATIVE): .make/venv pyproject.toml $(RUST)
+	@echo "building the HTTP codec"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --quiet --locked --skip-install-deps 2>.make/native.log || { cat .make/native.log; exit 1; }
+	@touch $@
+
+demo: $(NATIVE)
+	@$(BIN)/steelyard demo
+
+check: $(NATIVE)
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@cargo fmt --manifest-path $(CODEC)/Cargo.toml --all --check
+	@cargo clippy --quiet --locked --manifest-path $(CODEC)/Cargo.toml --all-targets --workspace -- -D warnings
+	@cargo test --quiet --locked --manifest-path $(CODEC)/Cargo.toml -p heads
+	@$(BIN)/coverage run -m pytest -q tests/unit tests/laws tests/golden
+	@$(BIN)/coverage report --include='$(CORE)' --fail-under=100 --skip-covered
+
+test: check
+	@$(BIN)/pytest -q tests/component
+	@$(BIN)/pytest -q tests/bench
+	@$(BIN)/pytest -q tests/cluster
+
+bench: $(NATIVE)
+	@$(BIN)/python -m tests.bench

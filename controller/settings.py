@@ -1,0 +1,37 @@
+"""Constants and frozen settings: unit and reason beside each default; flags and environment override in __main__."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a proxy process is told besides its snapshots. Times in seconds, sizes in bytes."""
+
+    admin: tuple[str, int] | None = ("127.0.0.1", 19901)  # 9901 and 15001 are Envoy's and Istio's
+    health: tuple[str, int] | None = None  # pods: [::]:19902, since probes go to the pod's address
+    host: str = "0.0.0.0"  # noqa: S104 - a proxy's listener faces its clients
+    listen_offset: int = 0  # added to each port, so that a low port can be tried without privileges
+    node: str = ""
+    zone: str = ""
+    pod_address: str = ""  # sidecar: the client address that backends see
+    identity: str = ""  # the pod's uid; seeds orders and start positions. "" = random
+    workers: int = 1
+    session_key_file: str | None = None
+    coarse_tick: float = 0.5  # coarse timers may be this late, never early
+    upstream_idle: float = 4.0  # below common backends' 5 s (Node, uvicorn)
+    upstream_age: float = 3600.0
+    upstream_requests: int = 10_000
+    upstream_idle_connections: int = 128  # kept per endpoint
+    head_bytes: int = 65536  # response heads; request heads: the object's `requestHeaderBytes`
+    fields: int = 256
+    informational: int = 32  # 1xx responses per request
+    write_high: int = 65536  # uvloop's default low-water mark is 16 bytes: set both
+    write_low: int = 16384
+    lingering: float = 2.0  # how long a closing connection discards what the client still sends
+    lingering_bytes: int = 262_144
+    lingering_connections: int = 256
+    flush: float = 5.0  # a closing connection that its peer doesn't read
+    continue_wait: float = 1.0  # then we send the 100 ourselves
+    backlog: int = 4096
+    memory: int | None = None  # bytes held at most; None = a third of the cgroup's limit, else of 128 MiB
