@@ -1,4 +1,4 @@
-"""`Node`: the live state of one endpoint. It outlives membership, pickers and weights (algorithms.md §1)."""
+"""`Node`: the live state of one endpoint. It outlives membership, pickers and weights."""
 
 from __future__ import annotations
 

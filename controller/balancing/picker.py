@@ -1,7 +1,7 @@
 """What a policy gets and what it gives: candidate sets in, one Node per pick out.
 
 A picker is built from what is eligible and swapped on every change; it never filters. "None" is an object that
-raises, not `None` (grpc-go's base balancer; style.md rule 7).
+raises, not `None` (grpc-go's base balancer).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Candidate(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A share group (algorithms.md §2): one `Backend`-weighted backend, or all `Endpoint`-weighted ones together."""
+    """A share group: one `Backend`-weighted backend, or all `Endpoint`-weighted ones together."""
 
     name: str  # the backend's name; "" for the pool of the `Endpoint`-weighted
     weight: int  # > 0
@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One endpoint that a hash table is built over, eligible or not (algorithms.md §8)."""
+    """One endpoint that a hash table is built over, eligible or not."""
 
     identity: str  # the hash identity
     group: str
@@ -54,7 +54,7 @@ class Options(msgspec.Struct, frozen=True):
 
     algorithm: Algorithm = Algorithm()
     scope: str = ""  # names the candidate set: the key of `Node.lag`
-    seed: int = 0  # the pod's, for permuted orders (algorithms.md §11)
+    seed: int = 0  # the pod's, for permuted orders
     phase: float = 0.0  # this worker's start position, in [0, 1)
     min_slots: int = 2  # the least that bounded load allows; 4 when counts are per worker
 

@@ -1,4 +1,4 @@
-"""Endpoints, and the records of Services and EndpointSlices that they come from (api.md §4).
+"""Endpoints, and the records of Services and EndpointSlices that they come from.
 
 The records hold the few fields that are read, made from raw JSON; the rules are pure functions over them.
 """
@@ -26,5 +26,5 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     node_hints: tuple[str, ...] = ()
 
     def hash_identity(self, by: Literal["Pod", "Address"]) -> str:
-        """What the hash policies know it by (algorithms.md §1): survives a new IP with `Pod`."""
+        """What the hash policies know it by: survives a new IP with `Pod`."""
         return f"{self.pod}:{self.port}" if by == "Pod" and self.pod else f"{self.address}:{self.port}"

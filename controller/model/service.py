@@ -43,7 +43,7 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_def
 class Port(Struct, frozen=True, kw_only=True):
     name: str = "http"
     port: int
-    target_port: int | str | None = None  # None: see api.md §2; `Backend.port` overrides it
+    target_port: int | str | None = None  # None: the Service's only port, else `port`
     protocol: Protocol = "HTTP"
 
 

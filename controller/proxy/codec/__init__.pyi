@@ -1,4 +1,4 @@
-"""The HTTP/1.1 codec's seam (http.md §7). One native implementation, `_native`; all of http.md §1.7 lives behind it.
+"""The HTTP/1.1 codec's seam: one native implementation, `_native`; every framing and smuggling rule lives behind it.
 
 Readers are stateful per connection, refuse at the first impossible byte, and own a copy of the head only.
 """
