@@ -1,0 +1,73 @@
+import itertools
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+
+from controller.discovery.certificates import ANNOUNCED, AUTHORITY_LIFE, LEAF_LIFE, SKEW, Authority, renewed
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = ["steelyard.steelyard-system.svc"]
+
+
+def issued_by(certificate: bytes, authority: bytes) -> bool:
+    leaf, issuer = x509.load_pem_x509_certificate(certificate), x509.load_pem_x509_certificate(authority)
+    try:
+        leaf.verify_directly_issued_by(issuer)
+    except ValueError:
+        return False
+    return True
+
+
+def test_nothing_changes_while_nothing_is_due():
+    first = renewed(None, NAMES, NOW)
+
+    assert issued_by(first.leaf.certificate, first.current.certificate)
+    assert renewed(first, NAMES, NOW + LEAF_LIFE / 2) == first
+
+
+def test_a_leaf_is_renewed_in_the_last_third_of_its_life_by_the_same_authority():
+    first = renewed(None, NAMES, NOW)
+
+    later = renewed(first, NAMES, NOW + LEAF_LIFE * 0.7)
+
+    assert later.current == first.current
+    assert later.leaf != first.leaf
+    assert issued_by(later.leaf.certificate, first.current.certificate)
+
+
+def test_other_names_make_another_leaf():
+    first = renewed(None, NAMES, NOW)
+
+    assert renewed(first, [*NAMES, "more.svc"], NOW).leaf != first.leaf
+
+
+def test_a_new_authority_is_trusted_before_it_signs_and_the_old_one_after():
+    moment, authority = NOW, renewed(None, NAMES, NOW)
+    steps: list[tuple[datetime, Authority]] = [(moment, authority)]
+    while moment < NOW + 2 * AUTHORITY_LIFE:
+        moment += timedelta(hours=12)
+        authority = renewed(authority, NAMES, moment)
+        steps.append((moment, authority))
+
+    for (_, before), (when, after) in itertools.pairwise(steps):
+        signer = after.current.certificate
+        assert issued_by(after.leaf.certificate, signer)
+        assert signer in before.trusted, f"a proxy that read the bundle before {when} would refuse the leaf"
+        assert issued_by(before.leaf.certificate, before.current.certificate)
+        assert before.current.certificate in after.trusted
+    assert len({step.current.certificate for _, step in steps}) >= 3
+    assert steps[-1][1].current.certificate != steps[0][1].current.certificate
+
+
+def test_an_authority_that_has_ended_is_no_longer_trusted():
+    first = renewed(None, NAMES, NOW)
+    due = NOW + AUTHORITY_LIFE * 0.7
+    coming = renewed(first, NAMES, due)
+    swapped = renewed(coming, NAMES, due + ANNOUNCED + SKEW)
+
+    assert swapped.former == first.current.certificate
+    assert renewed(swapped, NAMES, NOW + AUTHORITY_LIFE + SKEW).former is None
+
+
+def test_a_repr_shows_no_key():
+    assert "PRIVATE" not in repr(renewed(None, NAMES, NOW))
