@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Protocol
 
 from controller.model.endpoints import Endpoint
 
@@ -24,6 +25,27 @@ FAILURES = frozenset({Kind.ERROR, Kind.CONNECT, Kind.RESET, Kind.TIMEOUT})
 
 # node, now (seconds, monotonic), kind, seconds from the start to the head, Retry-After in seconds
 Observer = Callable[["Node", float, Kind, float, float | None], None]
+
+
+class Lag(Protocol):
+    """A node's place in one rotation, which the rotation keeps current."""
+
+    def turns(self) -> float:
+        """Turns due to the node minus the turns it had: free of scale, so it outlives weights and members."""
+        ...
+
+
+class Total:
+    """This worker's attempts in flight on the nodes of one candidate set: bounded load needs it at each pick.
+
+    A policy that wants it puts it into `Node.totals` of its nodes, in place of an older one of the same scope.
+    """
+
+    __slots__ = ("inflight", "scope")
+
+    def __init__(self, scope: str, inflight: int) -> None:
+        self.scope = scope
+        self.inflight = inflight
 
 
 class Node:
@@ -48,6 +70,7 @@ class Node:
         "stamp",
         "times",
         "total",
+        "totals",
     )
 
     def __init__(self, endpoint: Endpoint, now: float, observers: tuple[Observer, ...] = ()) -> None:
@@ -57,7 +80,8 @@ class Node:
         self.others = 0  # in flight in the pod's other workers, refreshed by the proxy shell
         self.ewma = 0.0  # seconds; 0 = no sample yet
         self.stamp = now  # when `ewma` was last brought up to date
-        self.lag: dict[str, float] = {}  # rotation state per candidate set, in turns
+        self.lag: dict[str, Lag] = {}  # rotation state per candidate set
+        self.totals: tuple[Total, ...] = ()  # running sums that this node's attempts belong to
         self.since = now  # ACTIVE or back from ejection since: slow start counts from here
         self.healthy = True  # the active check's verdict
         self.ejected_until: float | None = None  # None = not ejected
@@ -76,6 +100,8 @@ class Node:
 
     def start(self, now: float) -> None:
         self.inflight += 1
+        for total in self.totals:
+            total.inflight += 1
 
     def answered(self, now: float, kind: Kind, seconds: float, retry_after: float | None = None) -> None:
         for observe in self.observers:
@@ -84,6 +110,8 @@ class Node:
     def finish(self, now: float, kind: Kind, seconds: float | None = None) -> None:
         """Release the attempt. With `seconds` no head came (or it failed after the head): `kind` is learnt, too."""
         self.inflight -= 1
+        for total in self.totals:
+            total.inflight -= 1
         if seconds is not None:
             for observe in self.observers:
                 observe(self, now, kind, seconds, None)
