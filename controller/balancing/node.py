@@ -48,6 +48,14 @@ class Total:
         self.inflight = inflight
 
 
+class Gate(Protocol):
+    """Told when a node reaches its limit, and when it no longer is at it."""
+
+    def filled(self, node: Node) -> None: ...
+
+    def freed(self, node: Node) -> None: ...
+
+
 class Node:
     """One endpoint's live state; one object per identity and upstream.
 
@@ -60,9 +68,11 @@ class Node:
         "ejected_until",
         "endpoint",
         "ewma",
+        "gate",
         "healthy",
         "inflight",
         "lag",
+        "limit",
         "observers",
         "ok",
         "others",
@@ -77,6 +87,8 @@ class Node:
         self.endpoint = endpoint
         self.observers = observers
         self.inflight = 0  # attempts of this worker
+        self.limit = 0  # attempts at which it is full; 0 = none
+        self.gate: Gate | None = None
         self.others = 0  # in flight in the pod's other workers, refreshed by the proxy shell
         self.ewma = 0.0  # seconds; 0 = no sample yet
         self.stamp = now  # when `ewma` was last brought up to date
@@ -100,6 +112,8 @@ class Node:
 
     def start(self, now: float) -> None:
         self.inflight += 1
+        if self.inflight == self.limit and self.gate is not None:
+            self.gate.filled(self)
         for total in self.totals:
             total.inflight += 1
 
@@ -112,6 +126,8 @@ class Node:
         self.inflight -= 1
         for total in self.totals:
             total.inflight -= 1
+        if self.inflight + 1 == self.limit and self.gate is not None:
+            self.gate.freed(self)
         if seconds is not None:
             for observe in self.observers:
                 observe(self, now, kind, seconds, None)
