@@ -6,7 +6,7 @@ proxy meet a certificate whose issuer it has not been told of. Keys are ECDSA P-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -45,6 +45,32 @@ class Authority(msgspec.Struct, frozen=True):
         """The bundle that proxies are given, PEM."""
         parts = [self.current.certificate, self.coming.certificate if self.coming else b"", self.former or b""]
         return b"".join(parts)
+
+    def data(self) -> dict[str, bytes]:
+        """As the data of a Secret."""
+        data = {"ca.crt": self.current.certificate, "ca.key": self.current.key}
+        data |= {"tls.crt": self.leaf.certificate, "tls.key": self.leaf.key}
+        if self.coming:
+            data |= {"coming-ca.crt": self.coming.certificate, "coming-ca.key": self.coming.key}
+        if self.former:
+            data["former-ca.crt"] = self.former
+        return data
+
+
+def held(data: Mapping[str, bytes]) -> Authority | None:
+    """The inverse of `Authority.data`; None where a part is missing, or no certificate."""
+    try:
+        authority = Authority(
+            current=Pair(data["ca.crt"], data["ca.key"]),
+            leaf=Pair(data["tls.crt"], data["tls.key"]),
+            coming=Pair(data["coming-ca.crt"], data["coming-ca.key"]) if "coming-ca.crt" in data else None,
+            former=data.get("former-ca.crt"),
+        )
+        x509.load_pem_x509_certificates(authority.trusted)
+        x509.load_pem_x509_certificate(authority.leaf.certificate)
+    except (KeyError, ValueError):
+        return None
+    return authority
 
 
 def renewed(authority: Authority | None, names: Sequence[str], now: datetime) -> Authority:

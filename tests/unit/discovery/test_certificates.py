@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from controller.discovery.certificates import ANNOUNCED, AUTHORITY_LIFE, LEAF_LIFE, SKEW, Authority, renewed
+from controller.discovery.certificates import ANNOUNCED, AUTHORITY_LIFE, LEAF_LIFE, SKEW, Authority, held, renewed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ["steelyard.steelyard-system.svc"]
@@ -71,3 +71,14 @@ def test_an_authority_that_has_ended_is_no_longer_trusted():
 
 def test_a_repr_shows_no_key():
     assert "PRIVATE" not in repr(renewed(None, NAMES, NOW))
+
+
+def test_a_secret_holds_an_authority_whole_or_not_at_all():
+    first = renewed(None, NAMES, NOW)
+    coming = renewed(first, NAMES, NOW + AUTHORITY_LIFE * 0.7)
+    swapped = renewed(coming, NAMES, NOW + AUTHORITY_LIFE * 0.7 + ANNOUNCED + SKEW)
+
+    for authority in (first, coming, swapped):
+        assert held(authority.data()) == authority
+    assert held({}) is None
+    assert held(first.data() | {"tls.crt": b"no certificate"}) is None
