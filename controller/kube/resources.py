@@ -1,0 +1,59 @@
+"""The kinds of the API that the operator reads or writes, and their addresses."""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.model.service import GROUP, PLURAL, VERSION
+
+OWNER_LABEL = f"{GROUP}/balancedservice"  # the value is the object's name; empty on what several share
+SERVICE_LABEL = "kubernetes.io/service-name"
+CHILDREN_MANAGER = "steelyard-children"
+STATUS_MANAGER = "steelyard-status"
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind, by its address. `selector` narrows what is listed and watched to what carries the label."""
+
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    selector: str = ""
+    optional: bool = False  # its CRD may be absent: then there are none
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
+        """Of all (of a namespace), or of one object or its subresource."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if namespace is not None:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+BALANCED_SERVICES = Resource(group=GROUP, version=VERSION, plural=PLURAL)
+SERVICES = Resource(plural="services")
+ENDPOINT_SLICES = Resource(group="discovery.k8s.io", plural="endpointslices", selector=SERVICE_LABEL)
+REFERENCE_GRANTS = Resource(
+    group="gateway.networking.k8s.io", version="v1beta1", plural="referencegrants", optional=True
+)
+EVENTS = Resource(group="events.k8s.io", plural="events")
+LEASES = Resource(group="coordination.k8s.io", plural="leases")
+DEPLOYMENTS = Resource(group="apps", plural="deployments")
+SECRETS = Resource(plural="secrets")
+TOKEN_REVIEWS = Resource(group="authentication.k8s.io", plural="tokenreviews")
+
+# What a BalancedService may own, by (apiVersion, kind).
+CHILDREN: dict[tuple[str, str], Resource] = {
+    ("v1", "Service"): Resource(plural="services", selector=OWNER_LABEL),
+    ("v1", "ServiceAccount"): Resource(plural="serviceaccounts", selector=OWNER_LABEL),
+    ("v1", "ConfigMap"): Resource(plural="configmaps", selector=OWNER_LABEL),
+    ("apps/v1", "Deployment"): Resource(group="apps", plural="deployments", selector=OWNER_LABEL),
+    ("policy/v1", "PodDisruptionBudget"): Resource(group="policy", plural="poddisruptionbudgets", selector=OWNER_LABEL),
+}
