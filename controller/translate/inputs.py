@@ -11,6 +11,7 @@ from controller.model.endpoints import Grant, ServiceRecord, Slice
 from controller.model.service import BalancedService, Invalid
 
 Key = tuple[str, str]  # (namespace, name)
+LISTEN = range(20_000, 32_768)  # what proxies in pods listen on; Linux gives out the ports above to connections
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +62,14 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 def given(item: Mapping[str, Any]) -> Given:
     """From a raw BalancedService. Status is ours, but anyone with the right may write it: nonsense counts as absent."""
     meta, status = item.get("metadata") or {}, item.get("status") or {}
-    ports = (status.get("proxy") or {}).get("ports") or []
+    listen: dict[str, int] = {}
+    for port in (status.get("proxy") or {}).get("ports") or []:
+        name, number = port.get("name"), port.get("listen")
+        if name and number in LISTEN and number not in listen.values():
+            listen[name] = number
     return Given(
         uid=meta.get("uid") or "",
         generation=meta.get("generation") or 0,
-        listen={port["name"]: port["listen"] for port in ports},
+        listen=listen,
         address=(status.get("sidecar") or {}).get("address") or "",
     )
