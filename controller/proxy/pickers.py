@@ -1,0 +1,146 @@
+"""The pickers of one upstream: built anew where a set has changed, kept where it has not, swapped in one step.
+
+A large hash table is built beside the loop. Until it lands the pickers that exist go on, without the Nodes that have
+left their sets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import inf
+from random import Random
+
+from controller.balancing.eligible import Eligible, Level
+from controller.balancing.levels import LevelPicker, Without, nodes_of
+from controller.balancing.node import Node
+from controller.balancing.picker import CandidateSet, EmptyPicker, Options, Picker, PickRequest
+from controller.balancing.policies import POLICIES
+from controller.model.service import HASHING, Algorithm
+from controller.proxy.seat import Seat
+from controller.proxy.timers import Timers
+
+# From here on a hash table takes longer to build than the loop may stand still; the policy's own step to Maglev.
+LARGE = 128
+NOTHING = Eligible((), (), (), frozenset(), inf)
+
+Built = dict[int, tuple[CandidateSet, Picker]]  # per priority
+
+
+class Pickers:
+    """`installed` is called with the new `pick` after every swap."""
+
+    def __init__(
+        self,
+        seat: Seat,
+        name: str,
+        random: Random,
+        timers: Timers,
+        installed: Callable[[Callable[[PickRequest], Node]], None],
+    ) -> None:
+        self.levels = LevelPicker((), random, hashing=False)  # knows what is full
+        self._seat = seat
+        self._name = name
+        self._random = random
+        self._timers = timers
+        self._installed = installed
+        self._algorithm = Algorithm()
+        self._chosen = NOTHING
+        self._built: Built = {}
+        self._building = False
+        self._install([])
+
+    def build(self, chosen: Eligible, algorithm: Algorithm) -> None:
+        """Make this set the one that is picked from."""
+        if algorithm != self._algorithm:
+            self._built = {}
+        self._chosen, self._algorithm = chosen, algorithm
+        if not (self._building and self._interim(chosen)):
+            self._build(chosen)
+
+    def _build(self, chosen: Eligible) -> None:
+        """Swap the pickers in; off the loop where a table is large and the old pickers can serve meanwhile."""
+        changed = [level for level in chosen.levels if self._kept(level) is None]
+        algorithm = self._algorithm
+        if any(_is_large(level, algorithm) for level in changed) and self._interim(chosen):
+            self._building = True
+            build = self._builder(changed, Random(self._random.getrandbits(64)))
+            self._timers.off_loop(build, lambda built: self._landed(algorithm, built))
+            return
+        self._adopt(chosen, self._builder(changed, self._random)())
+
+    def _builder(self, levels: Sequence[Level], random: Random) -> Callable[[], Built]:
+        algorithm = self._algorithm
+        factory = POLICIES[algorithm.type]
+        options = [self._options(level, algorithm) for level in levels]
+        return lambda: {
+            level.priority: (level.candidates, factory(level.candidates, option, random))
+            for level, option in zip(levels, options, strict=True)
+        }
+
+    def _landed(self, algorithm: Algorithm, built: Built) -> None:
+        self._building = False
+        if all(self._kept(level) for level in self._chosen.levels):
+            return
+        if algorithm == self._algorithm:
+            self._built.update(built)  # maybe behind the newest change already, and still better than what was
+        self._build(self._chosen)
+
+    def _adopt(self, chosen: Eligible, built: Built) -> None:
+        known = self._built | built
+        self._built = {level.priority: known[level.priority] for level in chosen.levels}
+        self._install([(level, self._built[level.priority][1]) for level in chosen.levels])
+
+    def _interim(self, chosen: Eligible) -> bool:
+        """Serve by the pickers that exist, without what has left their sets; False if nothing could be picked."""
+        levels: list[tuple[Level, Picker]] = []
+        for level in chosen.levels:
+            if level.priority not in self._built:
+                continue
+            before, picker = self._built[level.priority]
+            old, new = nodes_of(before), nodes_of(level.candidates)
+            staying = old & new
+            if staying:
+                candidates = _cut(level.candidates, staying)
+                levels.append((level._replace(candidates=candidates), Without(picker, old - staying)))
+        if levels or not chosen.levels:
+            self._install(levels)
+        return bool(levels)
+
+    def _install(self, levels: list[tuple[Level, Picker]]) -> None:
+        self.levels = LevelPicker(levels, self._random, hashing=self._algorithm.type in HASHING)
+        if not levels:
+            pick = EmptyPicker().pick
+        elif len(levels) == 1 and not any(node.limit for node in nodes_of(levels[0][0].candidates)):
+            pick = levels[0][1].pick
+        else:
+            pick = self.levels.pick
+        self._installed(pick)
+
+    def _kept(self, level: Level) -> Picker | None:
+        before = self._built.get(level.priority)
+        return before[1] if before is not None and before[0] == level.candidates else None
+
+    def _options(self, level: Level, algorithm: Algorithm) -> Options:
+        return Options(
+            algorithm=algorithm,
+            scope=str(level.priority),
+            seed=self._seat.seed(self._name),
+            phase=self._seat.phase(self._name),
+            min_slots=2 if self._seat.workers == 1 else 4,
+        )
+
+
+def _is_large(level: Level, algorithm: Algorithm) -> bool:
+    table = algorithm.consistent_hash.table
+    if algorithm.type != "ConsistentHash" or table == "Rendezvous":
+        return False
+    return table != "Auto" or any(size > LARGE for size in Counter(m.group for m in level.candidates.members).values())
+
+
+def _cut(candidates: CandidateSet, staying: frozenset[Node]) -> CandidateSet:
+    groups = (
+        group._replace(candidates=tuple(candidate for candidate in group.candidates if candidate.node in staying))
+        for group in candidates.groups
+    )
+    return candidates._replace(groups=tuple(group for group in groups if group.candidates))

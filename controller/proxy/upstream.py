@@ -1,0 +1,207 @@
+"""`Upstream`: what one port of one object sends to. Keeps the Nodes, and swaps in a new picker on every change.
+
+The decisions are `balancing`'s; here are the events that call for one (a snapshot, an ejection, a check's verdict, a
+step of slow start) and the timers between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from controller.balancing import affinity
+from controller.balancing.affinity import Bindings, Keys
+from controller.balancing.eligible import Rules, eligible, usable
+from controller.balancing.node import Node
+from controller.balancing.outlier import INTERVAL, Outlier
+from controller.balancing.picker import PickRequest
+from controller.balancing.retry_budget import RetryBudget
+from controller.model.endpoints import Endpoint
+from controller.model.snapshot import Snapshot, SnapshotPort
+from controller.proxy.membership import Membership
+from controller.proxy.pickers import NOTHING, Pickers
+from controller.proxy.seat import Seat
+from controller.proxy.timers import Timer, Timers
+
+COALESCED = 0.1  # seconds that additions and weights may wait behind the last decision; removals never do
+JITTER = 0.1  # of a period: fleets must not move in step
+
+NodeHook = Callable[["Upstream", Node], None]
+
+
+class Upstream:
+    """One port of one object.
+
+    The forwarder asks `full` (then queues) and `pick`s; `pick` raises NoEndpoints. `on_free` is called whenever a slot
+    may have come free: inside `Node.finish`, and after a change. `on_gone` is called when a Node is in no slice any
+    more (its idle connections close, its drain clock starts), `on_returned` when the same identity is back; both, in
+    this order, when its address has changed.
+    """
+
+    pick: Callable[[PickRequest], Node]
+
+    def __init__(self, port: SnapshotPort, snapshot: Snapshot, seat: Seat, timers: Timers, keys: Keys) -> None:
+        self.name = f"{snapshot.namespace}/{snapshot.name}/{port.name}"
+        self.port = port
+        self.snapshot = snapshot
+        self.on_free: Callable[[], None] | None = None
+        self.on_gone: NodeHook | None = None
+        self.on_returned: NodeHook | None = None
+        self.chosen = NOTHING
+        self._seat = seat
+        self._timers = timers
+        self._random = seat.random(self.name)
+        self._members = Membership(self._make)
+        self._bindings: Bindings[Node] = Bindings(keys)
+        self._rules = self._ruling(snapshot)
+        self._pickers = Pickers(seat, self.name, self._random, timers, self._installed)
+        self._closed = False
+        self._decided = -inf
+        self.budget = RetryBudget(snapshot.retries.budget)
+        self.outlier = Outlier(snapshot.health.passive, self._random, self._ejection_changed)
+        self._again = Timer(timers, self._decide)
+        self._sweep = Timer(timers, self._swept)
+        self._sweep.at(timers.clock() + INTERVAL * self._random.random())
+        self.apply(port, snapshot)
+
+    # What the forwarder asks.
+
+    @property
+    def full(self) -> bool:
+        """All that may be picked is at its limit: queue. O(1)."""
+        return self._pickers.levels.full
+
+    def bound(self, token: bytes) -> Node | None:
+        """The Node that an affinity cookie names, if it may still serve: weight 0 and DRAINING are honoured.
+
+        It may be full (`node.limit`): then pick another for this request, and leave the cookie as it is.
+        """
+        node = self._bindings.find(token, self._timers.wall())
+        if node is None or node not in self._members or node.endpoint.state == "PARKED":
+            return None
+        return node if node.healthy and node.ejected_until is None else None
+
+    def token_for(self, node: Node, backend: str | None = None) -> bytes:
+        """The cookie value that binds a client to `node`. `backend`: the first that lists it, unless given."""
+        cookie = self.snapshot.affinity.cookie if self.snapshot.affinity else None
+        expires = self._timers.wall() + cookie.ttl if cookie and cookie.lifetime == "Permanent" else None
+        name = backend if backend is not None else self.backend_of(node)
+        return affinity.token(self._bindings.keys.current, name, node.id, expires)
+
+    def backend_of(self, node: Node) -> str:
+        """The first backend that lists it; "" when none does any more."""
+        return next((source.name for source in self._members.sources if node in source.nodes), "")
+
+    # What changes it.
+
+    def apply(self, port: SnapshotPort, snapshot: Snapshot) -> None:
+        """Take over a whole state. Removals act at once, the rest within 100 ms of the last decision."""
+        now = self._timers.clock()
+        rules = self._ruling(snapshot)
+        at_once = rules != self._rules or snapshot.limits != self.snapshot.limits
+        self.port, self.snapshot, self._rules = port, snapshot, rules
+        self.outlier.terms = snapshot.health.passive
+        self.budget.terms = snapshot.retries.budget
+        change = self._members.update(port.backends, now)
+        self._bindings.bind({(s.name, node.id): node for s in self._members.sources for node in s.nodes})
+        if at_once or change.lost or now - self._decided >= COALESCED:
+            self._decide()
+        else:
+            self._again.by(self._decided + COALESCED)
+        if self.on_gone is not None:
+            for node in (*change.gone, *change.moved):
+                self.on_gone(self, node)
+        if self.on_returned is not None:
+            for node in (*change.returned, *change.moved):
+                self.on_returned(self, node)
+
+    def rekey(self, keys: Keys) -> None:
+        self._bindings.rekey(keys)
+
+    def judge(self, node: Node, *, healthy: bool) -> None:
+        """An active check's verdict."""
+        if node.healthy != healthy:
+            node.healthy = healthy
+            self._decide()
+
+    def close(self) -> None:
+        """Nothing is picked any more; work in flight goes on, its Nodes as those that are gone."""
+        self._closed = True
+        self._again.cancel()
+        self._sweep.cancel()
+        self.chosen = NOTHING
+        self._pickers.build(NOTHING, self._rules.algorithm)
+        if self.on_gone is not None:
+            for node in self._members.listed:
+                self.on_gone(self, node)
+
+    # What is known.
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Listed Nodes."""
+        return self._members.listed
+
+    def listed(self, node: Node) -> bool:
+        return node in self._members
+
+    @property
+    def known(self) -> int:
+        return len(self._members.listed)
+
+    @property
+    def usable(self) -> int:
+        now = self._timers.clock()
+        return sum(usable(node, now) for node in self.chosen.base)
+
+    # Between.
+
+    def _make(self, endpoint: Endpoint, now: float) -> Node:
+        node = Node(endpoint, now, (self.outlier.observe,))
+        node.gate = self
+        return node
+
+    def filled(self, node: Node) -> None:
+        self._pickers.levels.filled(node)
+
+    def freed(self, node: Node) -> None:
+        self._pickers.levels.freed(node)
+        if self.on_free is not None:
+            self.on_free()
+
+    def _installed(self, pick: Callable[[PickRequest], Node]) -> None:
+        self.pick = pick
+        if self.on_free is not None:
+            self.on_free()
+
+    def _ejection_changed(self, node: Node) -> None:
+        self._decide()
+
+    def _swept(self) -> None:
+        now = self._timers.clock()
+        self.outlier.sweep(now, tuple(self._members))
+        for node in self._members.purge(now):
+            self.outlier.forget(node)
+        self._sweep.at(now + INTERVAL * (1 + JITTER * (2 * self._random.random() - 1)))
+
+    def _decide(self) -> None:
+        if self._closed:
+            return
+        now = self._timers.clock()
+        chosen = eligible(self._members.sources, self._rules, now)
+        self._decided = now
+        self.chosen = chosen
+        self.outlier.base = chosen.base
+        limit = self.snapshot.limits.max_requests_per_endpoint
+        for node in self._members:
+            node.limit = 1 if node in chosen.probing else limit
+        self._again.cancel()
+        if chosen.again < inf:
+            self._again.at(chosen.again)
+        self._pickers.build(chosen, self._rules.algorithm)
+
+    def _ruling(self, snapshot: Snapshot) -> Rules:
+        return Rules(snapshot.algorithm, snapshot.health, snapshot.locality.prefer, self._seat.place)
+
+    def __repr__(self) -> str:
+        return f"<Upstream {self.name} {self._rules.algorithm.type} {self.usable}/{self.known} usable>"
