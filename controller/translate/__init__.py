@@ -14,6 +14,7 @@ acknowledged), `counting` and `shares`, `facts`.
 from __future__ import annotations
 
 from controller.translate.assembling import Translated, translate, translate_all
+from controller.translate.gathering import gather
 from controller.translate.inputs import BackendHealth, Given, Inputs, Key, ProxyReport, given
 from controller.translate.status import Fact, Status
 
@@ -26,6 +27,7 @@ __all__ = [
     "ProxyReport",
     "Status",
     "Translated",
+    "gather",
     "given",
     "translate",
     "translate_all",

@@ -64,8 +64,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_empty(each) for name, each in value.items() if each not in ("", None, [])}
-    return [_without_empty(each) for each in value] if isinstance(value, list) else value
+        return {name: _without_empty(each) for name, each in value.items() if each not in ("", None, ())}
+    return [_without_empty(each) for each in value] if isinstance(value, tuple) else value
 
 
 def told(parts: Sequence[str]) -> str:
