@@ -175,10 +175,10 @@ RETRIES = Record(
 TIMEOUTS = Record(
     Timeouts,
     connect=Duration("1ms", "5m"),
-    request_headers=Duration("0s", "1h"),
-    response=Duration("0s", "24h"),
-    idle=Duration("0s", "24h"),
-    tcp_idle=Duration("0s", "168h"),
+    request_headers=Duration("1ms", "1h"),
+    response=Duration("1ms", "24h"),
+    idle=Duration("1ms", "24h"),
+    tcp_idle=Duration("1ms", "168h"),
     request=Duration("0s", "24h"),
 )
 
