@@ -1,24 +1,32 @@
 """The HTTP/1.1 codec's seam: one native implementation, `_native`; every framing and smuggling rule lives behind it.
 
-Readers are stateful per connection, refuse at the first impossible byte, and own a copy of the head only.
+Belongs here: what the bytes of a message decide (RFC 9110, RFC 9112). Does not belong here: I/O, time, choices of
+an endpoint. Readers are stateful per connection, refuse at the first impossible byte, and own a copy of the head only.
+A bug in the native half arrives as `pyo3_runtime.PanicException`, a BaseException.
 """
 
 from typing import final
 
 @final
 class Limits:
+    """`head_bytes`: of a head, from its first byte to its blank line, and of what lies between two bytes of a body.
+    `fields`: of a head or a trailer part. `informational`: 1xx responses to one request."""
+
     def __init__(self, *, head_bytes: int = 65536, fields: int = 256, informational: int = 32) -> None: ...
 
 @final
 class Refused:
     """The message can't be served. `status` is what to answer (or 502 for a response), `reason` a fixed code."""
 
-    status: int
-    reason: str
+    @property
+    def status(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
 
 @final
 class Forwarding:
-    """How requests of one port are rewritten; compiled once per port and snapshot."""
+    """How requests of one port are rewritten; compiled once per port and snapshot. ValueError: not an address, a CIDR
+    or a pseudonym."""
 
     def __init__(
         self,
@@ -31,55 +39,112 @@ class Forwarding:
 
 @final
 class RequestHead:
-    method: bytes
-    target: bytes  # origin-form as it goes upstream
-    host: bytes | None
-    version: int  # 10 or 11
-    length: int  # body bytes; 0 = none, -1 = chunked
-    keep_alive: bool
-    upgrade: bytes | None  # tokens to forward; None when there is none or it is ignored (UPG2)
-    expect: bool  # Expect: 100-continue
-    te_trailers: bool
-    idempotent: bool
-    max_forwards: int  # -1 = absent; only for OPTIONS and TRACE
-    hops: int  # Steelyard-Hop lines already there
-    request_id: bytes | None  # a valid X-Request-Id that came with it
-    rest: bytes  # what followed the head in the last `feed`
-
-    def field(self, name: bytes) -> bytes | None: ...
-    def cookie(self, name: bytes) -> bytes | None: ...
-    def query(self, name: bytes) -> bytes | None: ...
-    def path(self) -> bytes: ...
-    def client(self, forwarding: Forwarding, peer: str) -> str: ...
-    def scheme(self, forwarding: Forwarding, peer: str) -> str: ...  # "http" or "https" (FWD3)
+    @property
+    def method(self) -> bytes: ...
+    @property
+    def target(self) -> bytes:
+        """In origin-form, or `*`: as it goes upstream."""
+    @property
+    def host(self) -> bytes | None:
+        """The authority of an absolute target, else `Host`."""
+    @property
+    def version(self) -> int:
+        """10 or 11."""
+    @property
+    def length(self) -> int:
+        """Body bytes; 0 = none, -1 = chunked."""
+    @property
+    def keep_alive(self) -> bool:
+        """The client wants to go on after this request."""
+    @property
+    def upgrade(self) -> bytes | None:
+        """Tokens to forward; None when there are none or the wish is ignored (h2c, TLS, with a body, 1.0)."""
+    @property
+    def expect(self) -> bool:
+        """The client waits for a 100 before it sends the body (which there is)."""
+    @property
+    def te_trailers(self) -> bool: ...
+    @property
+    def idempotent(self) -> bool: ...
+    @property
+    def max_forwards(self) -> int:
+        """-1 = absent; only for OPTIONS and TRACE."""
+    @property
+    def hops(self) -> int:
+        """Steelyard-Hop elements that are already there, whoever wrote them."""
+    def loops(self, forwarding: Forwarding) -> int:
+        """Those of them that name this very object: it has been here so many times."""
+    @property
+    def request_id(self) -> bytes | None:
+        """A valid X-Request-Id that came with it."""
+    @property
+    def rest(self) -> bytes:
+        """What followed the head in the last `feed`."""
+    def field(self, name: bytes) -> bytes | None:
+        """Value of the first field with this name, in any case."""
+    def cookie(self, name: bytes) -> bytes | None:
+        """Value of the first cookie with this name."""
+    def query(self, name: bytes) -> bytes | None:
+        """Value of the first query parameter with this name: raw bytes, undecoded."""
+    def path(self) -> bytes:
+        """Raw bytes of the target before `?`."""
+    def client(self, forwarding: Forwarding, peer: str) -> str:
+        """The client's address: the rightmost hop that isn't trusted; IPv4-mapped addresses as IPv4."""
+    def scheme(self, forwarding: Forwarding, peer: str) -> str:
+        """ "https" if a trusted peer's X-Forwarded-Proto says so, else "http"."""
     def forward(
         self, forwarding: Forwarding, peer: str, request_id: bytes, authority: bytes, max_forwards: int = -1
-    ) -> bytes: ...
+    ) -> bytes:
+        """The head as it goes upstream, with its blank line. `authority`: the endpoint's `address:port`, the Host of
+        a 1.0 request without one. `max_forwards` >= 0 replaces the field's value. ValueError: a control byte in what
+        we add."""
 
 @final
 class RequestReader:
+    """Reads the heads of one client connection. After a Refused it refuses for ever."""
+
     def __init__(self, limits: Limits) -> None: ...
     def feed(self, data: bytes) -> RequestHead | Refused | None: ...
     @property
-    def started(self) -> bool: ...  # a byte of the next head has come
+    def started(self) -> bool:
+        """A byte of the next head has come; empty lines before it don't count."""
 
 @final
 class ResponseHead:
-    status: int
-    version: int
-    length: int  # 0 = none, -1 = chunked, -2 = until close
-    keep_alive: bool
-    keep_alive_timeout: int  # seconds of `Keep-Alive: timeout=N`; -1 = absent
-    retry_after: float  # seconds, of the delta form; -1 = absent
-    upgrade: bool
-    rest: bytes
-
+    @property
+    def status(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def length(self) -> int:
+        """Body bytes as they come in; 0 = none (HEAD, 204, 304 too), -1 = chunked, -2 = until close."""
+    @property
+    def keep_alive(self) -> bool:
+        """The upstream connection may be used again, once the body has ended."""
+    @property
+    def keep_alive_timeout(self) -> int:
+        """Seconds of `Keep-Alive: timeout=N`; -1 = absent."""
+    @property
+    def retry_after(self) -> float:
+        """Seconds, of the delta form; -1 = absent."""
+    @property
+    def upgrade(self) -> bool:
+        """A 101 that answers the request's Upgrade; `rest` belongs to the tunnel."""
+    @property
+    def ends_by_close(self) -> bool:
+        """The client's connection must close behind this response (1.0 without a Content-Length), whatever `close`
+        says: the caller has to know."""
+    @property
+    def rest(self) -> bytes: ...
     def field(self, name: bytes) -> bytes | None: ...
-    def forward(self, close: bool, request_id: bytes, date: bytes, extra: bytes = b"") -> bytes: ...
+    def forward(self, close: bool, request_id: bytes, date: bytes, extra: bytes = b"") -> bytes:
+        """The head as it goes to the client, with its blank line. It says `Connection: close` if `close`, or if the
+        request asked for it, or if the response ends by the close. `extra`: complete lines, each with its CRLF.
+        Interim (1xx) heads get none of the four. ValueError: arguments that would split the head."""
 
 @final
 class ResponseReader:
-    """Reads responses on one upstream connection; 1xx heads too, one per `feed`."""
+    """Reads responses on one upstream connection; 1xx heads too, one per `feed`: feed `rest` for the next."""
 
     def __init__(self, limits: Limits) -> None: ...
     def feed(self, data: bytes, request: RequestHead) -> ResponseHead | Refused | None: ...
@@ -88,16 +153,26 @@ class ResponseReader:
 
 @final
 class Complete:
-    out: bytes
+    """The body is whole. `out` goes out yet (the last chunk, where a close-delimited body leaves in chunks)."""
+
+    @property
+    def out(self) -> bytes: ...
 
 @final
-class Truncated: ...
+class Truncated:
+    """The body is short: it must not look whole."""
 
 @final
 class Body:
-    """Carries one body over. In: the framing of `head`; out: the framing that `head.forward` announced."""
+    """Carries one body over. In: the framing of `head`; out: the framing that `head.forward` announced. `request` is
+    given for a response's body: it tells whether the client reads trailers."""
 
     def __init__(self, head: RequestHead | ResponseHead, request: RequestHead | None, limits: Limits) -> None: ...
+    @property
+    def ended(self) -> bool:
+        """Nothing is to come: true at once where there is no body."""
     def feed(self, data: bytes) -> tuple[bytes, int, bool, bytes] | Refused:
-        """-> (out, payload bytes, ended, rest). `out is data` if nothing changes."""
-    def eof(self, clean: bool) -> Complete | Truncated: ...
+        """-> (out, payload bytes, ended, rest). `out is data` if nothing changes. A chunked body leaves as one chunk
+        per call, and its last chunk only with the end of its trailer part."""
+    def eof(self, clean: bool) -> Complete | Truncated:
+        """The incoming connection ended: `clean` by FIN, else by RST, a fault or a deadline."""

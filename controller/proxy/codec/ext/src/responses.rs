@@ -1,0 +1,110 @@
+//! Responses as Python sees them.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use heads::Answering;
+
+use crate::requests::{check_line, length, RequestHead};
+use crate::{or_absent, tail, Limits, OrRefused};
+
+#[pyclass(module = "controller.proxy.codec")]
+pub struct ResponseReader(heads::ResponseReader);
+
+#[pymethods]
+impl ResponseReader {
+    #[new]
+    fn new(limits: &Limits) -> Self {
+        ResponseReader(heads::ResponseReader::new(limits.0))
+    }
+
+    fn feed(&mut self, data: &Bound<'_, PyBytes>, request: &RequestHead) -> OrRefused<Option<ResponseHead>> {
+        let fed = self.0.feed(data.as_bytes(), &request.head);
+        OrRefused::of(fed.map(|fed| fed.map(|(head, end)| ResponseHead { head, rest: tail(data, end) })))
+    }
+
+    #[getter]
+    fn started(&self) -> bool {
+        self.0.started()
+    }
+}
+
+#[pyclass(frozen, module = "controller.proxy.codec")]
+pub struct ResponseHead {
+    pub(crate) head: heads::ResponseHead,
+    rest: Py<PyBytes>,
+}
+
+#[pymethods]
+impl ResponseHead {
+    #[getter]
+    fn status(&self) -> u16 {
+        self.head.status
+    }
+
+    #[getter]
+    fn version(&self) -> u8 {
+        self.head.version
+    }
+
+    #[getter]
+    fn length(&self) -> i64 {
+        length(self.head.framing)
+    }
+
+    #[getter]
+    fn keep_alive(&self) -> bool {
+        self.head.keep_alive
+    }
+
+    #[getter]
+    fn keep_alive_timeout(&self) -> i64 {
+        or_absent(self.head.keep_alive_timeout())
+    }
+
+    #[getter]
+    fn retry_after(&self) -> f64 {
+        self.head.retry_after().map_or(-1.0, |seconds| seconds as f64)
+    }
+
+    #[getter]
+    fn upgrade(&self) -> bool {
+        self.head.upgrade
+    }
+
+    #[getter]
+    fn ends_by_close(&self) -> bool {
+        self.head.ends_by_close()
+    }
+
+    #[getter]
+    fn rest(&self, py: Python<'_>) -> Py<PyBytes> {
+        self.rest.clone_ref(py)
+    }
+
+    fn field<'py>(&self, py: Python<'py>, name: &[u8]) -> Option<Bound<'py, PyBytes>> {
+        self.head.field(name).map(|value| PyBytes::new(py, value))
+    }
+
+    #[pyo3(signature = (close, request_id, date, extra=b"" as &[u8]))]
+    fn forward<'py>(
+        &self,
+        py: Python<'py>,
+        close: bool,
+        request_id: &[u8],
+        date: &[u8],
+        extra: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        check_line("request_id", request_id)?;
+        check_line("date", date)?;
+        if !extra.is_empty() && (!extra.ends_with(b"\r\n") || extra.windows(4).any(|four| four == b"\r\n\r\n")) {
+            return Err(PyValueError::new_err("extra must be complete lines, each with its CRLF"));
+        }
+        Ok(PyBytes::new(py, &self.head.forward(&Answering { close, request_id, date, extra })))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ResponseHead({}, length={})", self.head.status, length(self.head.framing))
+    }
+}
