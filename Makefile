@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CODEC  := controller/proxy/codec
 RUST   := $(shell find $(CODEC) -name '*.rs' -not -path '*/target/*' -o -name 'Cargo.*' -not -path '*/target/*')
-CORE   := controller/model/*,controller/translate.py,controller/children.py,controller/balancing/*
+CORE   := controller/model/*,controller/translate/*,controller/children/*,controller/balancing/*
 NATIVE := .make/native
 
 .PHONY: help demo test check bench tools

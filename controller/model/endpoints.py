@@ -16,6 +16,7 @@ import msgspec
 from controller.model.service import Struct
 
 State = Literal["ACTIVE", "DRAINING", "PARKED"]
+DEFAULT_NAMESPACE = "default"  # of an object from a file that names none
 SERVICE_LABEL = "kubernetes.io/service-name"
 
 Json = Mapping[str, Any]
@@ -120,7 +121,7 @@ def service_record(item: Json) -> ServiceRecord:
     meta, spec = _map(item, "metadata"), _map(item, "spec")
     cluster_ip = spec.get("clusterIP") or ""
     return ServiceRecord(
-        namespace=meta["namespace"],
+        namespace=meta.get("namespace") or DEFAULT_NAMESPACE,
         name=meta["name"],
         uid=meta.get("uid") or "",
         type=spec.get("type") or "ClusterIP",
@@ -141,7 +142,7 @@ def service_record(item: Json) -> ServiceRecord:
 def slice_record(item: Json) -> Slice:
     meta = _map(item, "metadata")
     return Slice(
-        namespace=meta["namespace"],
+        namespace=meta.get("namespace") or DEFAULT_NAMESPACE,
         name=meta["name"],
         service=_map(meta, "labels").get(SERVICE_LABEL) or "",
         address_type=item.get("addressType") or "IPv4",
@@ -157,7 +158,7 @@ def slice_record(item: Json) -> Slice:
 def grant_record(item: Json) -> Grant:
     meta, spec = _map(item, "metadata"), _map(item, "spec")
     return Grant(
-        namespace=meta["namespace"],
+        namespace=meta.get("namespace") or DEFAULT_NAMESPACE,
         name=meta["name"],
         sources=tuple(
             (source.get("group") or "", source.get("kind") or "", source.get("namespace") or "")

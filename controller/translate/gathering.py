@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.model.endpoints import (
-    SERVICE_LABEL,
     Grant,
     ServiceRecord,
     Slice,
@@ -16,13 +15,14 @@ from controller.model.endpoints import (
     slice_record,
 )
 from controller.model.parsing import parse
-from controller.model.service import KIND, BalancedService, Invalid
+from controller.model.service import BalancedService, Invalid
 from controller.translate.inputs import Given, Inputs, Key, given
 
 
 def gather(items: Iterable[Mapping[str, Any]], *, standalone: bool = False) -> Inputs:
-    """A whole state. Each item has `metadata.name` and `metadata.namespace`; other kinds are skipped.
+    """A whole state from objects as the API server returns them, or from a file that may leave out the namespace.
 
+    A BalancedService may have any mistake, which makes it `Invalid`. Kinds that nothing is made of are skipped.
     Reports, conflicts and watched namespaces are no Kubernetes objects: add them by `msgspec.structs.replace`.
     """
     objects: dict[Key, BalancedService | Invalid] = {}
@@ -32,26 +32,28 @@ def gather(items: Iterable[Mapping[str, Any]], *, standalone: bool = False) -> I
     grants: defaultdict[str, list[Grant]] = defaultdict(list)
     claims: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
-        kind = item.get("kind")
-        namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
-        if kind == KIND:
-            objects[namespace, name] = parse(item)
-            out[namespace, name] = kept = given(item)
-            if kept.address:
-                claims[namespace][kept.address].append(name)
-        elif kind == "Service":
-            services[namespace, name] = service_record(item)
-        elif kind == "EndpointSlice" and (item["metadata"].get("labels") or {}).get(SERVICE_LABEL):
-            piece = slice_record(item)
-            slices[piece.key].append(piece)
-        elif kind == "ReferenceGrant":
-            grants[namespace].append(grant_record(item))
+        match item.get("kind"):
+            case "BalancedService":
+                parsed, kept = parse(item), given(item)
+                key = (parsed.namespace, parsed.name)
+                objects[key], out[key] = parsed, kept
+                if kept.address:
+                    claims[parsed.namespace][kept.address].append(parsed.name)
+            case "Service":
+                service = service_record(item)
+                services[service.key] = service
+            case "EndpointSlice":
+                piece = slice_record(item)
+                slices[piece.key].append(piece)
+            case "ReferenceGrant":
+                grant = grant_record(item)
+                grants[grant.namespace].append(grant)
     return Inputs(
         objects=objects,
         given=out,
         services=services,
-        slices=slices,
-        grants=grants,
-        claims=claims,
+        slices=dict(slices),
+        grants=dict(grants),
+        claims={namespace: dict(claimed) for namespace, claimed in claims.items()},
         standalone=standalone,
     )

@@ -61,15 +61,20 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 
 def given(item: Mapping[str, Any]) -> Given:
     """From a raw BalancedService. Status is ours, but anyone with the right may write it: nonsense counts as absent."""
-    meta, status = item.get("metadata") or {}, item.get("status") or {}
+    meta, status = _map(item.get("metadata")), _map(item.get("status"))
+    proxy, generation = _map(status.get("proxy")), meta.get("generation")
     listen: dict[str, int] = {}
-    for port in (status.get("proxy") or {}).get("ports") or []:
+    for port in map(_map, proxy.get("ports") or ()):
         name, number = port.get("name"), port.get("listen")
-        if name and number in LISTEN and number not in listen.values():
+        if isinstance(name, str) and isinstance(number, int) and number in LISTEN and number not in listen.values():
             listen[name] = number
     return Given(
-        uid=meta.get("uid") or "",
-        generation=meta.get("generation") or 0,
+        uid=str(meta.get("uid") or ""),
+        generation=generation if isinstance(generation, int) else 0,
         listen=listen,
-        address=(status.get("sidecar") or {}).get("address") or "",
+        address=str(_map(status.get("sidecar")).get("address") or ""),
     )
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
