@@ -8,7 +8,7 @@ heavy node among a hundred light ones a run of half of its period (Stiliadis and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.balancing.node import Node
 from controller.balancing.picker import PickRequest
@@ -39,21 +39,25 @@ class EdfSchedule:
         return self._nodes[self._next()]
 
     def _release(self) -> None:
+        """Move the nodes whose turn is due to `ready`."""
         wait, ready, now, periods = self._wait, self._ready, self._now, self._periods
         while wait and wait[0][0] <= now:
             start, at = heappop(wait)
             heappush(ready, (start + periods[at], at))
 
     def _next(self) -> int:
-        self._release()
+        wait, now = self._wait, self._now
+        if wait and wait[0][0] <= now:
+            self._release()
         if self._ready:
             deadline, at = heappop(self._ready)
+            heappush(wait, (deadline, at))
         else:
-            self._now, at = heappop(self._wait)
-            deadline = self._now + self._periods[at]
+            now, at = wait[0]
+            deadline = now + self._periods[at]
+            heapreplace(wait, (deadline, at))
         self._starts[at] = deadline
-        heappush(self._wait, (deadline, at))
-        self._now += 1.0
+        self._now = now + 1.0
         return at
 
     def _untried(self, request: PickRequest) -> Node:

@@ -7,6 +7,7 @@ give one endpoint 7 times its share at low load. An endpoint that fails fast alw
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from random import Random
 
 from controller.balancing.node import Node
@@ -32,30 +33,32 @@ class LeastConnections:
     def pick(self, request: PickRequest) -> Node:
         nodes, weights = self._nodes, self._weights
         if request.tried:
-            untried = [i for i, node in enumerate(nodes) if node not in request.tried]
+            untried = [at for at, node in enumerate(nodes) if node not in request.tried]
             if untried:
-                nodes, weights = [nodes[i] for i in untried], [weights[i] for i in untried]
+                nodes, weights = [nodes[at] for at in untried], [weights[at] for at in untried]
         if len(nodes) == 1:
             return nodes[0]
-        loads = [node.inflight + node.others for node in nodes]
         if self._equal:
+            loads = [node.inflight + node.others for node in nodes]
             least = min(loads)
             if loads.count(least) == 1:
                 return nodes[loads.index(least)]
             ties = [node for node, load in zip(nodes, loads, strict=True) if load == least]
             return ties[int(self._random() * len(ties))]
-        return nodes[self._least(loads, weights)]
+        return self._least(nodes, weights)
 
-    def _least(self, loads: list[int], weights: list[int]) -> int:
-        """Return the index of the least load/weight, without a division; each tie wins with weight over ties so far."""
-        best, best_load, best_weight, tie = 0, loads[0], weights[0], weights[0]
-        for at in range(1, len(loads)):
-            load, weight = loads[at], weights[at]
-            key, best_key = load * best_weight, best_load * weight
+    def _least(self, nodes: list[Node], weights: list[int]) -> Node:
+        """Return a node of the least load/weight; each tie wins with its weight over the ties' so far.
+
+        Division is rounded correctly: equal ratios are equal floats, and unequal ones differ (of numbers below 2^26).
+        """
+        random, best, best_key, tie = self._random, nodes[0], inf, 0
+        for node, weight in zip(nodes, weights, strict=True):
+            key = (node.inflight + node.others) / weight
             if key < best_key:
-                best, best_load, best_weight, tie = at, load, weight, weight
+                best, best_key, tie = node, key, weight
             elif key == best_key:
                 tie += weight
-                if self._random() * tie < weight:
-                    best, best_load, best_weight = at, load, weight
+                if random() * tie < weight:
+                    best = node
         return best

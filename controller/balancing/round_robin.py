@@ -28,7 +28,7 @@ def round_robin(candidates: CandidateSet, options: Options, random: Random) -> P
     nodes = ordered(weights, options.seed)
     first_build = not any(scope in node.lag for node in nodes)
     rotation: SmoothRotation | EdfSchedule
-    if len(nodes) > SMOOTH:
+    if len(nodes) > SMOOTH and len(set(weights.values())) > 1:
         rotation = EdfSchedule(nodes, weights, lags(nodes, scope, lambda: random.random() - 0.5))
     else:
         rotation = SmoothRotation(nodes, weights, lags(nodes, scope, lambda: 0.0))

@@ -1,0 +1,67 @@
+"""ConsistentHash: a key has an order of preference over the members; the first that may take it gets it.
+
+Groups are ranked first, by weighted rendezvous, so that a removal inside one backend moves no other backend's keys;
+then each group's own table: rendezvous up to 128 members, Maglev above, or what `table` names. Passed over are members
+that are not eligible, tried, or at their bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from controller.balancing.bounded_load import Bound
+from controller.balancing.membership import memberships, random_key
+from controller.balancing.node import Node
+from controller.balancing.picker import CandidateSet, Options, Picker, PickRequest
+from controller.balancing.rendezvous import Rendezvous
+from controller.balancing.shares import flat
+from controller.balancing.tables import table
+
+
+def consistent_hash(candidates: CandidateSet, options: Options, random: Random) -> Picker:
+    return ConsistentHash(candidates, options, random)
+
+
+class ConsistentHash:
+    """Two workers with the same members agree on every key, whatever they have seen."""
+
+    __slots__ = ("_bound", "_groups", "_nodes", "_random", "_ranking", "_table", "_tables", "_weights")
+
+    def __init__(self, candidates: CandidateSet, options: Options, random: Random) -> None:
+        how = options.algorithm.consistent_hash
+        groups = memberships(candidates)
+        self._nodes = [group.nodes for group in groups]
+        self._tables = [table(how.table, group.identities, group.weights, 0) for group in groups]
+        self._ranking = Rendezvous([group.group for group in groups], [group.total for group in groups])
+        self._weights = flat(candidates)
+        self._bound = Bound(self._weights, how.bounded_load, options.min_slots, options.scope)
+        self._random = random
+
+    def pick(self, request: PickRequest) -> Node:
+        key = request.key if request.key is not None else random_key(self._random)
+        group = self._ranking.first(key) if len(self._nodes) > 1 else 0
+        home = self._nodes[group][self._tables[group].first(key)]
+        if home is not None and home not in request.tried and self._bound.admits(home, request.now):
+            return home
+        return self._further(key, request)
+
+    def _order(self, key: bytes) -> Iterator[Node]:
+        groups = self._ranking.order(key) if len(self._nodes) > 1 else (0,)
+        for group in groups:
+            nodes = self._nodes[group]
+            for at in self._tables[group].order(key):
+                node = nodes[at]
+                if node is not None:
+                    yield node
+
+    def _further(self, key: bytes, request: PickRequest) -> Node:
+        tried, admits, now = request.tried, self._bound.admits, request.now
+        open_nodes = []
+        for node in self._order(key):
+            if node not in tried:
+                if admits(node, now):
+                    return node
+                open_nodes.append(node)
+        # Whoever is under its bound has been tried, or all have been.
+        return self._bound.least(open_nodes or list(self._order(key)))

@@ -1,0 +1,76 @@
+"""What PeakEWMA learns: each node's latency, with failures made dear.
+
+Without the penalty an endpoint that fails everything in a millisecond is the cheapest of all, and takes twice its
+share; with it, a hundredth. The estimate jumps to a peak at once and falls by the time passed (Finagle, Linkerd).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import exp
+
+from controller.balancing.node import Kind, Node
+from controller.model.service import PeakEwma
+
+UNKNOWN = 0.030  # seconds; any positive constant ranks nodes by their load
+PENALTY = (0.1, 5.0)  # seconds: above what a fast backend's noise can reach, below what would bar it for minutes
+LONGEST_RETRY_AFTER = 300.0  # seconds
+GREATEST_EXPONENT = 500.0  # e^709 is the greatest float
+MEDIAN_AGE = 1.0  # seconds
+
+
+class Median:
+    """The median latency of those `nodes` that have a sample, at most a second old. `decay` in seconds, above 0."""
+
+    __slots__ = ("_decay", "_nodes", "_stamp", "_value")
+
+    def __init__(self, nodes: Collection[Node], decay: float) -> None:
+        self._nodes = nodes
+        self._decay = decay
+        self._stamp = float("-inf")
+        self._value = UNKNOWN
+
+    def at(self, now: float) -> float:
+        if now - self._stamp >= MEDIAN_AGE:
+            decay = self._decay
+            known = sorted(node.ewma * exp((node.stamp - now) / decay) for node in self._nodes if node.ewma > 0.0)
+            size = len(known)
+            self._value = (known[(size - 1) // 2] + known[size // 2]) / 2 if known else UNKNOWN
+            self._stamp = now
+        return self._value
+
+
+class Latency:
+    """Keeps `Node.ewma`: put `observe` into the `observers` of an upstream's nodes.
+
+    `nodes` is a live view of them (as a dictionary's values): their median scales the penalty.
+    """
+
+    __slots__ = ("_decay", "_median", "_penalty")
+
+    def __init__(self, options: PeakEwma, nodes: Collection[Node]) -> None:
+        self._decay = options.decay
+        self._penalty = options.failure_penalty
+        self._median = Median(nodes, options.decay)
+
+    def observe(self, node: Node, now: float, kind: Kind, seconds: float, retry_after: float | None) -> None:
+        """Learn from one attempt: `seconds` from its start to its head, or to its failure."""
+        if kind is Kind.CANCELLED:
+            if seconds > node.ewma:  # no answer yet: a lower bound
+                self._sample(node, seconds, now)
+            return
+        if kind is not Kind.OK:
+            median = self._median.at(now)
+            seconds = max(seconds, min(max(self._penalty * median, PENALTY[0]), PENALTY[1]))
+            if retry_after is not None:
+                wait = min(retry_after, LONGEST_RETRY_AFTER) / self._decay
+                seconds = max(seconds, median * exp(min(wait, GREATEST_EXPONENT)))  # back at the median after it
+        self._sample(node, seconds, now)
+
+    def _sample(self, node: Node, seconds: float, now: float) -> None:
+        if seconds > node.ewma:
+            node.ewma = seconds
+        else:
+            kept = exp((node.stamp - now) / self._decay)
+            node.ewma = node.ewma * kept + seconds * (1.0 - kept)
+        node.stamp = now
