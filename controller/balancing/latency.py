@@ -6,7 +6,7 @@ share; with it, a hundredth. The estimate jumps to a peak at once and falls by t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from math import exp
 
 from controller.balancing.node import Kind, Node
@@ -20,19 +20,18 @@ MEDIAN_AGE = 1.0  # seconds
 
 
 class Median:
-    """The median latency of those `nodes` that have a sample, at most a second old. `decay` in seconds, above 0."""
+    """The median latency of those `nodes` that have a sample, at most a second old."""
 
-    __slots__ = ("_decay", "_nodes", "_stamp", "_value")
+    __slots__ = ("_nodes", "_stamp", "_value")
 
-    def __init__(self, nodes: Collection[Node], decay: float) -> None:
+    def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = nodes
-        self._decay = decay
         self._stamp = float("-inf")
         self._value = UNKNOWN
 
-    def at(self, now: float) -> float:
+    def at(self, now: float, decay: float) -> float:
+        """Return it in seconds, or UNKNOWN where no node has a sample. `decay` in seconds, above 0."""
         if now - self._stamp >= MEDIAN_AGE:
-            decay = self._decay
             known = sorted(node.ewma * exp((node.stamp - now) / decay) for node in self._nodes if node.ewma > 0.0)
             size = len(known)
             self._value = (known[(size - 1) // 2] + known[size // 2]) / 2 if known else UNKNOWN
@@ -43,15 +42,15 @@ class Median:
 class Latency:
     """Keeps `Node.ewma`: put `observe` into the `observers` of an upstream's nodes.
 
-    `nodes` is a live view of them (as a dictionary's values): their median scales the penalty.
+    `nodes` is a live view of them, gone through once a second at most: their median scales the penalty. `terms` may be
+    replaced at any time.
     """
 
-    __slots__ = ("_decay", "_median", "_penalty")
+    __slots__ = ("_median", "terms")
 
-    def __init__(self, options: PeakEwma, nodes: Collection[Node]) -> None:
-        self._decay = options.decay
-        self._penalty = options.failure_penalty
-        self._median = Median(nodes, options.decay)
+    def __init__(self, terms: PeakEwma, nodes: Iterable[Node]) -> None:
+        self.terms = terms
+        self._median = Median(nodes)
 
     def observe(self, node: Node, now: float, kind: Kind, seconds: float, retry_after: float | None) -> None:
         """Learn from one attempt: `seconds` from its start to its head, or to its failure."""
@@ -60,10 +59,10 @@ class Latency:
                 self._sample(node, seconds, now)
             return
         if kind is not Kind.OK:
-            median = self._median.at(now)
-            seconds = max(seconds, min(max(self._penalty * median, PENALTY[0]), PENALTY[1]))
+            median = self._median.at(now, self.terms.decay)
+            seconds = max(seconds, min(max(self.terms.failure_penalty * median, PENALTY[0]), PENALTY[1]))
             if retry_after is not None:
-                wait = min(retry_after, LONGEST_RETRY_AFTER) / self._decay
+                wait = min(retry_after, LONGEST_RETRY_AFTER) / self.terms.decay
                 seconds = max(seconds, median * exp(min(wait, GREATEST_EXPONENT)))  # back at the median after it
         self._sample(node, seconds, now)
 
@@ -71,6 +70,6 @@ class Latency:
         if seconds > node.ewma:
             node.ewma = seconds
         else:
-            kept = exp((node.stamp - now) / self._decay)
+            kept = exp((node.stamp - now) / self.terms.decay)
             node.ewma = node.ewma * kept + seconds * (1.0 - kept)
         node.stamp = now

@@ -35,7 +35,7 @@ class PeakEwmaPicker:
         self._size = len(self._nodes)
         self._others = self._size - 1
         self._decay = decay
-        self._median = Median(self._nodes, decay)
+        self._median = Median(self._nodes)
         self._random = random.random
 
     def pick(self, request: PickRequest) -> Node:
@@ -63,5 +63,5 @@ class PeakEwmaPicker:
             latency = node.ewma = latency * exp((node.stamp - now) / self._decay)
             node.stamp = now
         else:
-            latency = self._median.at(now)
+            latency = self._median.at(now, self._decay)
         return latency * (node.load() + 1) / self._weights[at]

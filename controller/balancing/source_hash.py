@@ -54,7 +54,7 @@ class SourceHash:
         return untried[0] if untried else eligible[0]
 
     def _target(self, key: bytes, seed: int) -> int:
-        """Return the place in the circle. Were group and member drawn by one seed, two pairs would use half their pods."""
+        """Return the place in the circle. One seed for group and member would leave half of two pairs unused."""
         group = 0
         if len(self._groups) > 1:
             group = bisect_right(self._sums, xxh64_intdigest(key, seed + 1) % self._total)

@@ -12,7 +12,8 @@ from math import inf
 from controller.balancing import affinity
 from controller.balancing.affinity import Bindings, Keys
 from controller.balancing.eligible import Rules, eligible, usable
-from controller.balancing.node import Node
+from controller.balancing.latency import Latency
+from controller.balancing.node import Node, Observer
 from controller.balancing.outlier import INTERVAL, Outlier
 from controller.balancing.picker import PickRequest
 from controller.balancing.retry_budget import RetryBudget
@@ -58,6 +59,7 @@ class Upstream:
         self._closed = False
         self._decided = -inf
         self.budget = RetryBudget(snapshot.retries.budget)
+        self.latency = Latency(snapshot.algorithm.peak_ewma, self._members)
         self.outlier = Outlier(snapshot.health.passive, self._random, self._ejection_changed)
         self._again = Timer(timers, self._decide)
         self._sweep = Timer(timers, self._swept)
@@ -101,6 +103,7 @@ class Upstream:
         at_once = rules != self._rules or snapshot.limits != self.snapshot.limits
         self.port, self.snapshot, self._rules = port, snapshot, rules
         self.outlier.terms = snapshot.health.passive
+        self.latency.terms = snapshot.algorithm.peak_ewma
         self.budget.terms = snapshot.retries.budget
         change = self._members.update(port.backends, now)
         self._bindings.bind({(s.name, node.id): node for s in self._members.sources for node in s.nodes})
@@ -157,9 +160,14 @@ class Upstream:
     # Between.
 
     def _make(self, endpoint: Endpoint, now: float) -> Node:
-        node = Node(endpoint, now, (self.outlier.observe,))
+        node = Node(endpoint, now, self._observers())
         node.gate = self
         return node
+
+    def _observers(self) -> tuple[Observer, ...]:
+        if self._rules.algorithm.type == "PeakEWMA":  # nobody else reads latencies: a percent of a request's cost
+            return (self.outlier.observe, self.latency.observe)
+        return (self.outlier.observe,)
 
     def filled(self, node: Node) -> None:
         self._pickers.levels.filled(node)
@@ -193,7 +201,9 @@ class Upstream:
         self.chosen = chosen
         self.outlier.base = chosen.base
         limit = self.snapshot.limits.max_requests_per_endpoint
+        observers = self._observers()
         for node in self._members:
+            node.observers = observers
             node.limit = 1 if node in chosen.probing else limit
         self._again.cancel()
         if chosen.again < inf:
