@@ -56,6 +56,20 @@ class TornStreamError(Exception):
     """A stream that ended within a line, or sent what is no event."""
 
 
+async def pages(api: Api, resource: Resource, namespace: str | None) -> AsyncIterator[Object]:
+    """A list, page by page. Raises what the API raises; an expired continuation is a 410."""
+    query = [("limit", "500")]
+    if resource.selector:
+        query.append(("labelSelector", resource.selector))
+    more = ""
+    while True:
+        page = await api.json("GET", resource.path(namespace), query=[*query, ("continue", more)] if more else query)
+        yield page
+        more = page["metadata"].get("continue") or ""
+        if not more:
+            return
+
+
 class Reflector(Generic[R]):
     """Copies `resource` (of one namespace, or of all) into `sink`, each object as what `record` makes of it.
 
@@ -144,24 +158,16 @@ class Reflector(Generic[R]):
 
     async def _list(self) -> None:
         items: dict[Key, R] = {}
-        query = [("limit", "500")]
-        if self.resource.selector:
-            query.append(("labelSelector", self.resource.selector))
-        more = ""
-        while True:
-            page = await self._api.json(
-                "GET", self.resource.path(self.namespace), query=[*query, ("continue", more)] if more else query
-            )
+        version = None
+        async for page in pages(self._api, self.resource, self.namespace):
             self._heard = time.monotonic()
             for item in page.get("items") or ():
                 record = self._record(item)
                 if record is not None:
                     items[_key(item)] = record
-            more = page["metadata"].get("continue") or ""
-            if not more:
-                break
-        # Of the list, not of its last item: from there history would be replayed.
-        self._version = page["metadata"]["resourceVersion"]
+            # Of the list, not of its last item: from there history would be replayed.
+            version = page["metadata"]["resourceVersion"]
+        self._version = version
         self._sink.replace(self.namespace, items)
 
     async def _watch(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.children.meta import OWNER_LABEL
+from controller.model.endpoints import SERVICE_LABEL
 from controller.model.service import GROUP, PLURAL, VERSION
 
-OWNER_LABEL = f"{GROUP}/balancedservice"  # the value is the object's name; empty on what several share
-SERVICE_LABEL = "kubernetes.io/service-name"
 CHILDREN_MANAGER = "steelyard-children"
 STATUS_MANAGER = "steelyard-status"
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from controller.children.meta import OWNER_LABEL
 from controller.kube.api import Object
-from controller.kube.resources import OWNER_LABEL
+from controller.kube.dependents import Dependents, depends_on
 from controller.kube.table import Table
-from controller.model.endpoints import Grant, ServiceRecord, Slice
-from controller.model.names import headless_name
+from controller.model.endpoints import Grant, ServiceRecord, Slice, slice_record
 from controller.model.parsing import parse
 from controller.model.service import BalancedService, Invalid
 from controller.translate.inputs import Given, Inputs, Key, ProxyReport, given
@@ -51,10 +51,11 @@ class Store:
         reports: Mapping[Key, Collection[ProxyReport]],
         *,
         namespaces: Collection[str] = (),
-        optional: Collection[str] = (),
     ) -> None:
         scopes: tuple[str | None, ...] = tuple(sorted(namespaces)) or (None,)
         self.scopes = scopes
+        self.opened: Callable[[], None] = lambda: None  # called once, when nothing is waited for any more
+        self.freshness = 0  # the highest version of a slice seen: proxies prefer the replica that is ahead
         self.owners: dict[Key, Owner] = {}
         self.children: dict[Key, dict[ChildKey, Object]] = {}
         self.services = Table[ServiceRecord]("services", scopes, self._service_changed)
@@ -71,10 +72,11 @@ class Store:
         self._claims: dict[str, dict[str, set[str]]] = {}
         self._conflicts: dict[Key, tuple[str, ...]] = {}
         self._replicas: dict[Key, int] = {}
-        self._named_by: dict[Key, set[Key]] = {}  # a Service: the objects that depend on it
-        self._names: dict[Key, frozenset[Key]] = {}  # and the other way round
+        self._dependents = Dependents()
         self._zones: dict[str, str] = {}
         self._open = False
+        for table in (self.services, self.slices, self.grants):
+            table.completed = self.check_synced
         self.inputs = Inputs(
             objects=self._objects,
             given=self._given,
@@ -166,17 +168,20 @@ class Store:
         self._given[key] = out
         if before is None or before.address != out.address:
             self._claim(key, before.address if before else "", out.address)
-        self._index(key, _depends_on(new) if isinstance(new, BalancedService) else frozenset())
+        self._dependents.set(key, depends_on(new) if isinstance(new, BalancedService) else frozenset())
         self._tell(key, urgent=False)
+        if old is None:
+            self._tell_shared(key[0])
 
     def _drop(self, key: Key) -> None:
         if self._objects.pop(key, None) is None:
             return
         self._claim(key, self._given.pop(key).address, "")
-        self._index(key, frozenset())
+        self._dependents.set(key, frozenset())
         del self.owners[key]
         self._conflicts.pop(key, None)
         self._tell(key, urgent=True)
+        self._tell_shared(key[0])
 
     def _claim(self, key: Key, old: str, new: str) -> None:
         claims = self._claims.setdefault(key[0], {})
@@ -189,17 +194,6 @@ class Store:
         if not claims:
             del self._claims[key[0]]
 
-    def _index(self, key: Key, names: frozenset[Key]) -> None:
-        before = self._names.pop(key, frozenset())
-        for service in before - names:
-            self._named_by[service].discard(key)
-            if not self._named_by[service]:
-                del self._named_by[service]
-        for service in names - before:
-            self._named_by.setdefault(service, set()).add(key)
-        if names:
-            self._names[key] = names
-
     # All else: from reflectors, by way of the tables.
 
     def child_table(self, api_version: str, kind: str) -> Table[Object]:
@@ -211,6 +205,7 @@ class Store:
                     self._child_changed((api_version, kind, key[1]), key[0], item, gone=item is not new)
 
         table = Table[Object](f"{kind} children", self.scopes, changed)
+        table.completed = self.check_synced
         self._child_tables.append(table)
         return table
 
@@ -233,6 +228,13 @@ class Store:
             self._replicas[key] = replicas
         else:
             self._replicas.pop(key, None)
+
+    def slice_record(self, item: Object) -> Slice:
+        """The record, its version noted. Versions are ordered here only to tell a lagging replica from one ahead."""
+        version = item["metadata"].get("resourceVersion") or ""
+        if version.isdecimal():
+            self.freshness = max(self.freshness, int(version))
+        return slice_record(item)
 
     def _service_changed(self, key: Key, old: ServiceRecord | None, new: ServiceRecord | None) -> None:
         self._tell_dependents(key, urgent=new is None)
@@ -260,11 +262,11 @@ class Store:
             self._by_namespace[key[0]] = found
         else:
             self._by_namespace.pop(key[0], None)
-        for service in [each for each in self._named_by if each[0] == key[0]]:
-            self._tell_dependents(service, urgent=new is None)
+        for dependent in self._dependents.into(key[0]):
+            self._tell(dependent, urgent=new is None)
 
     def _tell_dependents(self, service: Key, *, urgent: bool) -> None:
-        for key in self._named_by.get(service, ()):
+        for key in self._dependents.of(service):
             self._tell(key, urgent=urgent)
 
     def _tell(self, key: Key, *, urgent: bool) -> None:
@@ -272,23 +274,17 @@ class Store:
             self._listeners.publish(key, urgent)
             self._listeners.write(key)
 
+    def _tell_shared(self, namespace: str) -> None:
+        if self._open:
+            self._listeners.write((namespace, ""))
+
     def check_synced(self) -> None:
         """Opens the store once nothing is waited for; then all objects count as changed."""
         if not self._open and not self.waiting_for():
             self._open = True
+            self.opened()
             for key in self._objects:
                 self._tell(key, urgent=False)
-
-
-def _depends_on(service: BalancedService) -> frozenset[Key]:
-    """The Services whose records or slices the object is translated from; its own tells which proxies are ready."""
-    found = {service.key}
-    for backend in service.backends:
-        if backend.service is not None:
-            found.add((backend.service.namespace or service.namespace, backend.service.name))
-        elif backend.selector is not None:
-            found.add((service.namespace, headless_name(service.name, backend.name)))
-    return frozenset(found)
 
 
 def _active(found: Slice | None) -> set[tuple[str, str]]:

@@ -30,10 +30,22 @@ class TokenBucket:
         self._at = clock()
 
     def take(self) -> float:
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - 1.0
-        self._at = now
+        self._fill()
+        self._tokens -= 1.0
         return max(0.0, -self._tokens / self._rate)
+
+    def spend(self) -> bool:
+        """Take one only if there is one."""
+        self._fill()
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
 
 
 class Workqueue(Generic[K]):

@@ -1,0 +1,153 @@
+"""The operator as one object: what it reads, whom it tells, and its long-lived tasks by name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+from kubernetes.aio.client import Configuration
+
+from controller.kube.api import Api, Object
+from controller.kube.events import Recorder
+from controller.kube.handlers import Front
+from controller.kube.lease import Elector
+from controller.kube.lister import Lister
+from controller.kube.publisher import Publisher
+from controller.kube.reconciler import Desired, Reconciler
+from controller.kube.reflector import Reflector
+from controller.kube.resources import CHILDREN, ENDPOINT_SLICES, REFERENCE_GRANTS, SERVICES
+from controller.kube.store import Listeners, Store
+from controller.kube.writers import Writers
+from controller.model.endpoints import grant_record, service_record
+from controller.model.snapshot import Snapshot
+from controller.translate.inputs import Key, ProxyReport
+
+SILENT = 300.0  # seconds without a byte after which a stream counts as dead; it reconnects after 70
+UNLISTED = 1200.0  # seconds without a whole list of BalancedServices
+FRONT = 300.0  # seconds without a sign of life of kopf's loop; its starts are at most a minute apart
+
+log = logging.getLogger(__name__)
+
+
+class Proxies(msgspec.Struct, frozen=True, kw_only=True):
+    """The side that proxies are on: where snapshots go, and what came back."""
+
+    put: Callable[[Snapshot], object]
+    gone: Callable[[Key], None]
+    synced: Callable[[], None]  # everything known has been put
+    reports: Mapping[Key, Collection[ProxyReport]]
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Where we are and what we look at."""
+
+    namespace: str  # our own
+    identity: str  # unique to this process, and how other replicas reach it
+    lease: str = "steelyard-controller"
+    namespaces: frozenset[str] = frozenset()  # watched; empty = all
+    owner: Object | None = None  # an ownerReference to our Deployment, for what we make in our own namespace
+
+
+class Operator:
+    """`run` for ever. Ready means synced; `faults` names what a restart would mend."""
+
+    def __init__(
+        self,
+        api: Api,
+        configure: Callable[[], Awaitable[Configuration]],
+        scope: Scope,
+        proxies: Proxies,
+        desired: Desired,
+    ) -> None:
+        self._proxies = proxies
+        listeners = Listeners(publish=self._publish, write=self._write)
+        self.store = Store(listeners, proxies.reports, namespaces=scope.namespaces)
+        self.elector = Elector(api, scope.namespace, scope.lease, scope.identity, owner=scope.owner)
+        self._publisher = Publisher(self.store.inputs, proxies.put, proxies.gone)
+        self._writers = Writers(api, lambda: self.elector.leading)
+        self._reconciler = Reconciler(self.store, self._writers, Recorder(api, scope.identity), desired)
+        self._lister = Lister(api, self.store)
+        self._front = Front(configure, self.store.event, scope.namespaces)
+        self._synced = asyncio.Event()
+        self._reflectors = self._make_reflectors(api)
+        self.store.opened = self._synced.set
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.store!r} {self.elector!r}>"
+
+    @property
+    def ready(self) -> bool:
+        """All caches had a complete list, and all that is known has been published."""
+        return self._synced.is_set()
+
+    def reported(self, key: Key) -> None:
+        """A proxy of that object came, left, acknowledged or changed its health."""
+        self._write(key)
+
+    def faults(self) -> list[str]:
+        """Empty while alive."""
+        found = [
+            f"{reflector!r} silent for {reflector.age():.0f} s"
+            for reflector in self._reflectors
+            if reflector.age() > SILENT
+        ]
+        if self._lister.age() > UNLISTED:
+            found.append(f"no list of BalancedServices for {self._lister.age():.0f} s")
+        if self._lister.listed.is_set() and self._front.age() > FRONT:
+            found.append(f"kopf's loop silent for {self._front.age():.0f} s")
+        return found
+
+    async def run(self) -> None:
+        """For ever; a task that fails ends all of it."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._reflectors:
+                tasks.create_task(reflector.run(), name=repr(reflector))
+            tasks.create_task(self._lister.run(), name="list of BalancedServices")
+            tasks.create_task(self._watch(), name="kopf")
+            tasks.create_task(self._run_publisher(), name="publisher")
+            tasks.create_task(self._lead(), name="leader election")
+
+    async def _watch(self) -> None:
+        await self._lister.listed.wait()  # with scanning off kopf never notices a CRD that comes later
+        await self._front.run(self._lister.soon)
+
+    async def _run_publisher(self) -> None:
+        await self._synced.wait()
+        await self._publisher.run(self._proxies.synced)
+
+    async def _lead(self) -> None:
+        await self._synced.wait()
+        await asyncio.sleep(random.uniform(0.0, 0.5))  # replicas that start together
+        await self.elector.run(self._reconciler.run)
+
+    def _publish(self, key: Key, urgent: bool) -> None:
+        self._publisher.changed(key, urgent)
+
+    def _write(self, key: Key) -> None:
+        self._reconciler.changed(key)
+
+    def _make_reflectors(self, api: Api) -> list[Reflector[Any]]:
+        found: list[Reflector[Any]] = []
+        store = self.store
+        children = [(resource, _child_record(*kind), store.child_table(*kind)) for kind, resource in CHILDREN.items()]
+        for scope in store.scopes:
+            found.append(Reflector(api, SERVICES, service_record, store.services, namespace=scope))
+            found.append(Reflector(api, ENDPOINT_SLICES, store.slice_record, store.slices, namespace=scope))
+            found.append(Reflector(api, REFERENCE_GRANTS, grant_record, store.grants, namespace=scope))
+            for resource, record, table in children:
+                found.append(Reflector(api, resource, record, table, namespace=scope))
+        return found
+
+
+def _child_record(api_version: str, kind: str) -> Callable[[Object], Object]:
+    """The object itself, without what nobody compares. Items of a list lack their kind."""
+
+    def record(item: Object) -> Object:
+        meta = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
+        return item | {"apiVersion": api_version, "kind": kind, "metadata": meta}
+
+    return record
