@@ -1,0 +1,129 @@
+"""The listening sockets, hosted by aiohttp's runners and sites: one per address, and each can come and go by itself."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from aiohttp import web
+
+from controller.proxy.lane import Lane
+from controller.proxy.listener import Front
+from controller.settings import ProxySettings
+
+Address = tuple[str, int]
+Key = tuple[str, str]
+
+
+class PortInUse(Exception):  # noqa: N818 - what happened, in the words of the message
+    """Another process has the address, or it may not be taken; the message says what to do."""
+
+
+class Factory:
+    """Makes a `Front` per connection. aiohttp tests its truth at the end: it must not have a length."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+
+    def __call__(self) -> Front:
+        return Front(self.lane)
+
+    def pre_shutdown(self) -> None:
+        """Idle connections are closed by the drain, which comes before."""
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - aiohttp's signature
+        """What is in flight is ended by the drain, which comes before."""
+
+
+class ProxyRunner(web.BaseRunner):
+    """aiohttp's life cycle around protocols of our own. Signals are the command's."""
+
+    def __init__(self, factory: Factory) -> None:
+        super().__init__(handle_signals=False)
+        self._factory = factory
+
+    async def shutdown(self) -> None:
+        """There are no shutdown hooks."""
+
+    async def _make_server(self) -> web.Server:
+        return cast(web.Server, self._factory)  # all that a runner asks of it is there
+
+    async def _cleanup_server(self) -> None:
+        """The factory holds nothing."""
+
+
+class Host:
+    """Owns the sockets. `reserve` binds without listening, so that a snapshot is taken whole or not at all."""
+
+    def __init__(self, settings: ProxySettings) -> None:
+        self._settings = settings
+        self._reserved: dict[Address, socket.socket] = {}
+        self._runners: dict[Address, tuple[Key, Factory, ProxyRunner]] = {}
+
+    @property
+    def addresses(self) -> Mapping[Address, Lane]:
+        found = {}
+        for _, factory, runner in self._runners.values():
+            for address in runner.addresses:
+                found[address[0], address[1]] = factory.lane
+        return found
+
+    def reserve(self, addresses: Iterable[Address]) -> None:
+        """Bind what isn't bound yet. Raises PortInUse, and then keeps nothing of this call."""
+        bound: dict[Address, socket.socket] = {}
+        for address in addresses:
+            if address not in self._runners:
+                try:
+                    bound[address] = _bind(address)
+                except OSError as error:
+                    for sock in bound.values():
+                        sock.close()
+                    raise PortInUse(_explain(address, error)) from error
+        self._reserved.update(bound)
+
+    async def serve(self, key: Key, lanes: Mapping[Address, Lane]) -> None:
+        """Listen on exactly these addresses for the object `key`; those that stay drop no connection."""
+        for address in [a for a, (owner, _, _) in self._runners.items() if owner == key and a not in lanes]:
+            _, _, runner = self._runners.pop(address)
+            await runner.cleanup()
+        for address, lane in lanes.items():
+            if address in self._runners:
+                _, factory, runner = self._runners[address]
+                factory.lane = lane
+                self._runners[address] = (key, factory, runner)
+                continue
+            factory = Factory(lane)
+            runner = ProxyRunner(factory)
+            await runner.setup()
+            await web.SockSite(runner, self._reserved.pop(address), backlog=self._settings.backlog).start()
+            self._runners[address] = (key, factory, runner)
+
+    async def stop(self) -> None:
+        runners, self._runners = self._runners, {}
+        for _, _, runner in runners.values():
+            await runner.cleanup()
+        for sock in self._reserved.values():
+            sock.close()
+
+
+def _bind(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # Never SO_REUSEPORT: a second instance would silently share the port. This one only skips TIME_WAIT.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _explain(address: Address, error: OSError) -> str:
+    host, port = address
+    mend = "--listen-offset moves all ports, for instance by 8000"
+    if isinstance(error, PermissionError):
+        return f"port {port} on {host} may not be taken without privileges; {mend}"
+    return f"port {port} on {host} can't be taken: {error.strerror}; another process may listen there; {mend}"

@@ -1,0 +1,130 @@
+"""`Lane`: what one port keeps across snapshots: its upstream, pools, queue, drain clocks and counters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from controller.balancing.node import Node
+from controller.balancing.picker import PickRequest
+from controller.model.service import RetryCondition
+from controller.proxy.connections import Pool
+from controller.proxy.route import Route
+from controller.proxy.upstream import Upstream
+from controller.proxy.waiting import Queue
+
+if TYPE_CHECKING:
+    from controller.proxy.forward import Exchange
+    from controller.proxy.plane import DataPlane
+
+
+class Lane:
+    """`route` is swapped by every snapshot; the rest stays while the port does."""
+
+    __slots__ = (
+        "_clocks",
+        "_pools",
+        "closing",
+        "connections",
+        "connects",
+        "counts",
+        "plane",
+        "queue",
+        "races",
+        "route",
+        "service",
+        "upstream",
+    )
+
+    def __init__(self, plane: DataPlane, upstream: Upstream, route: Route) -> None:
+        snapshot = upstream.snapshot
+        self.plane = plane
+        self.upstream = upstream
+        self.route = route
+        self.service = f"{snapshot.namespace}/{snapshot.name}"
+        self.counts = plane.telemetry.requests(self.service, "")  # of what never reached a backend
+        self.queue = Queue(plane.loop, lambda: upstream.full)
+        self.connections = 0  # of clients
+        self.closing = False  # going away: responses say `Connection: close`
+        self.connects = 0  # begun to endpoints
+        self.races = 0  # idle connections that an endpoint closed under a request
+        self._pools: dict[Node, Pool] = {}
+        self._clocks: dict[Node, asyncio.TimerHandle] = {}
+        upstream.on_free = self.queue.wake
+
+    def apply(self, route: Route) -> None:
+        """A new snapshot: for the requests that begin from now on."""
+        self.route = route
+        for node, pool in self._pools.items():
+            pool.counts = self.plane.telemetry.requests(self.service, self.upstream.backend_of(node))
+
+    def pick(self, request: PickRequest) -> Node | None:
+        """None: every endpoint that may be picked is at its limit. Raises NoEndpoints."""
+        upstream = self.upstream
+        return None if upstream.full else upstream.pick(request)
+
+    def pool(self, node: Node) -> Pool:
+        pool = self._pools.get(node)
+        if pool is None:
+            plane = self.plane
+            counts = plane.telemetry.requests(self.service, self.upstream.backend_of(node))
+            pool = self._pools[node] = Pool(node, self, counts)
+        return pool
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return tuple(self._pools.values())
+
+    def gone(self, node: Node) -> None:
+        """In no slice any more: idle connections close, and what is in flight has `proxy.drain` seconds."""
+        pool = self._pools.pop(node, None)
+        if pool is not None:
+            pool.close()
+        if node.inflight:
+            self._clocks[node] = self.plane.loop.call_later(self.route.drain, self._cut, node)
+
+    def returned(self, node: Node) -> None:
+        """The same identity is back: nothing is cut."""
+        clock = self._clocks.pop(node, None)
+        if clock is not None:
+            clock.cancel()
+
+    def _cut(self, node: Node) -> None:
+        del self._clocks[node]
+        for front in tuple(self.plane.fronts):
+            exchange = front.exchange
+            if exchange is not None and exchange.attempt is not None and exchange.attempt.node is node:
+                self.plane.telemetry.drain_cut += 1
+                exchange.cut()
+
+    def close(self) -> None:
+        """Drop what only an open process needs; called when nothing is in flight any more."""
+        for pool in self._pools.values():
+            pool.close()
+        for clock in self._clocks.values():
+            clock.cancel()
+
+    def retried(self, condition: RetryCondition | None) -> None:
+        retries = self.plane.telemetry.retries
+        key = (self.service, str(condition))
+        retries[key] = retries.get(key, 0) + 1
+
+    def count(self, outcome: str) -> None:
+        """Count what never became a request."""
+        self.counts.outcomes[outcome] = self.counts.outcomes.get(outcome, 0) + 1
+
+    def record(self, exchange: Exchange, outcome: str, now: float, status: int) -> None:
+        """Count one exchange that has ended, and log it if wanted."""
+        pool = exchange.pool
+        counts = self.counts if pool is None else pool.counts
+        outcomes = counts.outcomes
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        if exchange.headed:
+            counts.observe(exchange.headed - exchange.began)
+        if exchange.route.access_log:
+            response = exchange.response
+            code = status or (response.status if response is not None else 0)
+            self.plane.access_log.add(self.service, exchange, outcome, code, now)
+
+    def __repr__(self) -> str:
+        return f"<Lane {self.upstream.name} connections={self.connections} {self.queue}>"

@@ -1,0 +1,313 @@
+"""`Front`: one client connection. It reads heads, and hands each to an `Exchange`, one at a time and in order.
+
+States: reading a head (or idle) → an exchange is served → … → closing. What comes behind the request in service waits,
+one read's worth at most, and reading pauses. While an answer streams, reading goes on: a client's FIN or RST ends its
+exchange at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING, cast
+
+from controller.proxy import causes
+from controller.proxy.causes import Cause
+from controller.proxy.codec import RequestHead, RequestReader
+from controller.proxy.connections import reset
+from controller.proxy.forward import Exchange
+
+if TYPE_CHECKING:
+    from controller.proxy.lane import Lane
+
+log = logging.getLogger(__name__)
+
+
+class Front(asyncio.Protocol):
+    """One client connection.
+
+    `deadline` (monotonic seconds) is looked at by the process's tick, which calls `expire`. Reading is paused while any
+    of the reasons holds: the body waits for a connection, the endpoint reads too slowly, a pipelined request waits.
+    """
+
+    UNCONNECTED = 1
+    UPSTREAM = 2
+    PIPELINED = 4
+
+    __slots__ = (
+        "_blocked",
+        "_closing",
+        "_discarded",
+        "_heading",
+        "_lingering",
+        "_partial",
+        "_paused",
+        "_pipelined",
+        "_reader",
+        "deadline",
+        "exchange",
+        "full",
+        "lane",
+        "limits",
+        "open",
+        "peer",
+        "plane",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.plane = lane.plane
+        self.limits = lane.route.head_limits
+        self.exchange: Exchange | None = None
+        self.peer = ""
+        self.open = False
+        self.full = False  # the client reads too slowly
+        self.deadline = 0.0
+        self._reader = RequestReader(self.limits)
+        self._heading = True  # a head is being waited for with `requestHeaders`, not idly
+        self._partial = 0  # bytes of an unfinished head
+        self._blocked = 0  # bytes that the client hasn't read
+        self._paused = 0
+        self._pipelined = b""
+        self._closing = False
+        self._lingering = False
+        self._discarded = 0
+
+    # The connection.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        plane, lane = self.plane, self.lane
+        self.open = True
+        self.transport.set_write_buffer_limits(plane.settings.write_high, plane.settings.write_low)
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0].removeprefix("::ffff:").partition("%")[0] if peer else "0.0.0.0"  # noqa: S104 - it left
+        plane.fronts.add(self)
+        lane.connections += 1
+        self.deadline = monotonic() + lane.route.timeouts.request_headers
+        if lane.connections > lane.route.limits.max_connections:
+            self._turn_away()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            exchange = self.exchange
+            if exchange is not None:
+                exchange.from_client(data)
+            elif not self._closing:
+                self._read(data)
+            elif self._lingering:
+                self._discard(data)
+        except Exception as error:  # noqa: BLE001 - the one edge of a request: a bug costs it, and not the process
+            self.bug(error)
+
+    def eof_received(self) -> None:
+        """A FIN is leaving (as in nginx): behind a half-close a later RST could not be seen."""
+        self.open = False
+        if self.exchange is not None:
+            self.exchange.client_left()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        if self.exchange is not None:
+            self.exchange.client_left()
+        self.gone()
+
+    def gone(self) -> None:
+        """The connection is no more."""
+        self.plane.memory.held -= self._partial + self._blocked
+        self._partial = self._blocked = 0
+        self.lane.connections -= 1
+        self.plane.left(self)
+
+    def _turn_away(self) -> None:
+        """Over `maxConnections`: an answer that can arrive, for as many as may linger; a RST for the rest."""
+        plane = self.plane
+        plane.telemetry.refused_connections += 1
+        if plane.lingering < plane.settings.lingering_connections:
+            self._refuse(causes.CONNECTIONS)
+        else:
+            self.abort()
+
+    # Heads.
+
+    def _read(self, data: bytes) -> None:
+        head = self._reader.feed(data)
+        if type(head) is RequestHead:
+            if self._partial:
+                self.plane.memory.held -= self._partial
+                self._partial = 0
+            exchange = self.exchange = Exchange(self, head)
+            exchange.begin()
+        elif head is None:
+            self._partial += len(data)
+            self.plane.memory.held += len(data)
+            if not self._heading:
+                self._heading = True
+                self.deadline = monotonic() + self.lane.route.timeouts.request_headers
+        else:
+            self._refuse(causes.REFUSALS.get(head.status, causes.MALFORMED))
+
+    def _refuse(self, cause: Cause) -> None:
+        """Answer what never became a request, and close."""
+        plane = self.plane
+        self.write(causes.render(cause, plane.next_id(), plane.date, close=True, bodyless=False))
+        self.lane.count(cause.reason)
+        self._linger()
+
+    def pipeline(self, data: bytes) -> None:
+        """Bytes behind the request in service: they wait, and nothing more is read."""
+        self._pipelined += data
+        self.pause(self.PIPELINED)
+
+    def take_pipelined(self) -> bytes:
+        data, self._pipelined = self._pipelined, b""
+        return data
+
+    def served(self, now: float, *, close: bool, unread: bool) -> None:
+        """The exchange is over and its answer written. `unread`: the client may still be sending its body."""
+        if not self.open:
+            return
+        if close:
+            if unread or self._pipelined:
+                self._linger()
+            else:
+                self._finish(now)
+            return
+        self._heading = False
+        self.deadline = now + self.lane.route.timeouts.idle
+        if self._paused:
+            self.resume(self.UNCONNECTED | self.UPSTREAM)
+            if self._pipelined:
+                # Not from here: a row of requests that we answer ourselves would nest without end.
+                self.plane.loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        if self.open and not self._closing:
+            self.resume(self.PIPELINED)
+            self.data_received(self.take_pipelined())
+
+    # Back-pressure.
+
+    def pause(self, reason: int) -> None:
+        if not self._paused and self.open:
+            self.transport.pause_reading()
+        self._paused |= reason
+
+    def resume(self, reasons: int) -> None:
+        if self._paused:
+            self._paused &= ~reasons
+            if not self._paused and self.open:
+                self.transport.resume_reading()
+
+    def paused(self, reason: int) -> bool:
+        return bool(self._paused & reason)
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self._blocked = self.transport.get_write_buffer_size()
+        self.plane.memory.held += self._blocked
+        if self.exchange is not None:
+            self.exchange.client_full()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self.plane.memory.held -= self._blocked
+        self._blocked = 0
+        if self.exchange is not None:
+            self.exchange.client_drained()
+
+    def write(self, data: bytes) -> None:
+        if self.open:  # uvloop raises on a closed transport
+            self.transport.write(data)
+
+    # The end.
+
+    def _finish(self, now: float) -> None:
+        """Close behind a whole answer; what is written still goes out."""
+        self.open = False
+        self._closing = True
+        self.deadline = now + self.plane.settings.flush
+        self.transport.close()
+
+    def _linger(self) -> None:
+        """Half-close and discard: a close over unread data makes a RST, which can destroy the answer on its way."""
+        settings = self.plane.settings
+        if not self.open:
+            return
+        self._closing = self._lingering = True
+        self.open = False
+        self.plane.lingering += 1
+        self.deadline = monotonic() + settings.lingering
+        self.transport.write_eof()
+        if self._paused:
+            self._paused = 0
+            self.transport.resume_reading()
+
+    def _discard(self, data: bytes) -> None:
+        self._discarded += len(data)
+        if self._discarded > self.plane.settings.lingering_bytes:
+            self._stop_lingering()
+
+    def _stop_lingering(self) -> None:
+        self._lingering = False
+        self.plane.lingering -= 1
+        self.deadline = monotonic() + self.plane.settings.flush
+        self.transport.close()
+
+    def truncate(self, *, reset_it: bool) -> None:
+        """Close behind half an answer: what came goes out, then a FIN, or a RST where a FIN would say "complete"."""
+        if self.open:
+            self.open = False
+            self._closing = True
+            self.deadline = monotonic() + self.plane.settings.flush
+            if reset_it:
+                reset(self.transport, flush=True)
+            else:
+                self.transport.close()
+
+    def abort(self) -> None:
+        if self.open:
+            self.open = False
+            self._closing = True
+            reset(self.transport)
+
+    def close_idle(self) -> None:
+        """Close if nothing is being served: the listener stops."""
+        if self.exchange is None and self.open and not self._pipelined:
+            self._finish(monotonic())
+
+    def cut(self) -> None:
+        """Leave nothing: the drain is over."""
+        if self.exchange is not None:
+            self.exchange.cut()
+        else:
+            self.transport.abort()
+
+    def expire(self, now: float) -> None:
+        if self.exchange is not None:
+            self.exchange.expire(now)
+        elif self._lingering:
+            self._stop_lingering()
+        elif self._closing:
+            self.transport.abort()
+        elif self._partial:
+            self._refuse(causes.REQUEST_TIMEOUT)
+        else:
+            self._finish(now)
+
+    def bug(self, error: Exception) -> None:
+        """A fault of our own; the caller has caught `error`."""
+        log.error("bug while forwarding", exc_info=error, extra={"service": self.lane.service})
+        self.plane.telemetry.bugs += 1
+        if self.exchange is not None:
+            self.exchange.bug()
+        else:
+            self.abort()
+
+    def __repr__(self) -> str:
+        state = "closing" if self._closing else "idle" if self.exchange is None else "serving"
+        return f"<Front {self.peer} {state}>"

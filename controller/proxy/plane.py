@@ -1,0 +1,231 @@
+"""`DataPlane`: all that one proxy process carries traffic with, and the tick that keeps its deadlines.
+
+Snapshots come in by `apply` and `forget`; which sockets exist follows from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
+from random import Random
+
+from controller.balancing.locality import Place
+from controller.balancing.node import Node
+from controller.model.snapshot import Snapshot, SnapshotPort
+from controller.proxy.access_log import AccessLog
+from controller.proxy.codec import Limits
+from controller.proxy.hosting import Address, Host
+from controller.proxy.lane import Lane
+from controller.proxy.listener import Front
+from controller.proxy.memory import Memory, budget
+from controller.proxy.route import Route
+from controller.proxy.seat import Seat
+from controller.proxy.timers import LoopTimers
+from controller.proxy.upstream import Upstream
+from controller.proxy.upstreams import Key, Upstreams
+from controller.settings import ProxySettings
+from controller.telemetry import Gauges, Telemetry
+
+
+def write_to_stdout(data: bytes) -> None:
+    os.write(1, data)
+
+
+class DataPlane:
+    """Made and used inside a running loop."""
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        telemetry: Telemetry,
+        log_lines: Callable[[bytes], object] = write_to_stdout,
+    ) -> None:
+        identity = settings.identity or secrets.token_hex(8)
+        seat = Seat(identity=identity, place=Place(node=settings.node, zone=settings.zone))
+        self.settings = settings
+        self.telemetry = telemetry
+        self.loop = asyncio.get_running_loop()
+        self.memory = Memory(settings.memory if settings.memory is not None else budget())
+        self.access_log = AccessLog(log_lines)
+        self.random = Random(identity)
+        self.head_limits = Limits(
+            head_bytes=settings.head_bytes, fields=settings.fields, informational=settings.informational
+        )
+        self.fronts: set[Front] = set()
+        self.lingering = 0  # connections that are discarded from
+        self.date = b""
+        self.snapshots: dict[Key, tuple[Snapshot, str, float]] = {}  # with version, and when it was applied
+        self.upstreams = Upstreams(seat, LoopTimers(), self._gone, self._returned)
+        self._lanes: dict[tuple[Key, str], Lane] = {}
+        self._leaving: set[Lane] = set()  # their port is gone; what is in flight goes on
+        self._by_upstream: dict[Upstream, Lane] = {}
+        self._host = Host(settings)
+        self._empty = asyncio.Event()
+        self._id_prefix = secrets.token_hex(6)
+        self._ids = 0
+        self._closing = False
+        self._swept = 0.0  # when idle connections to endpoints were last looked at
+        telemetry.gauges = self.gauges
+        telemetry.memory = lambda: (self.memory.held, self.memory.refused, self.memory.unkept)
+        self._timer: asyncio.TimerHandle
+        self._tick()
+
+    def next_id(self) -> bytes:
+        """A request id: random per process, then counted. A UUID each would cost 2 µs."""
+        self._ids += 1
+        return f"{self._id_prefix}-{self._ids:x}".encode()
+
+    # Snapshots.
+
+    async def apply(self, snapshot: Snapshot) -> None:
+        """Put a whole state in force. Raises PortInUse, and then changes nothing."""
+        addresses = {self._address(snapshot, port): port for port in snapshot.ports}
+        self._host.reserve(addresses)
+        self.upstreams.apply(snapshot)
+        version = snapshot.version
+        if self.snapshots.get(snapshot.key, (None, ""))[1] != version:
+            self.telemetry.config_applied += 1
+            self.snapshots[snapshot.key] = (snapshot, version, time.time())
+        names = {port.name for port in snapshot.ports}
+        for port in snapshot.ports:
+            self._lane(snapshot, port)
+        await self._host.serve(snapshot.key, {a: self._lanes[snapshot.key, port.name] for a, port in addresses.items()})
+        for key, name in [key for key in self._lanes if key[0] == snapshot.key and key[1] not in names]:
+            self._leave(self._lanes.pop((key, name)))
+
+    async def forget(self, key: Key) -> None:
+        """The object is gone: its ports close, and what is in flight has its drain."""
+        await self._host.serve(key, {})
+        self.upstreams.forget(key)
+        self.snapshots.pop(key, None)
+        for name in [name for owner, name in self._lanes if owner == key]:
+            self._leave(self._lanes.pop((key, name)))
+
+    def _address(self, snapshot: Snapshot, port: SnapshotPort) -> Address:
+        host = snapshot.address if snapshot.mode == "Sidecar" and snapshot.address else self.settings.host
+        return (host, port.listen + self.settings.listen_offset)
+
+    def _lane(self, snapshot: Snapshot, port: SnapshotPort) -> None:
+        route = Route(snapshot, port, self.settings)
+        lane = self._lanes.get((snapshot.key, port.name))
+        if lane is not None:
+            lane.apply(route)
+            return
+        upstream = self.upstreams.get(snapshot.key, port.name)
+        assert upstream is not None
+        lane = self._lanes[snapshot.key, port.name] = self._by_upstream[upstream] = Lane(self, upstream, route)
+        lane.closing = self._closing
+
+    def _leave(self, lane: Lane) -> None:
+        lane.closing = True
+        self._leaving.add(lane)
+        for front in tuple(self.fronts):
+            if front.lane is lane:
+                front.close_idle()
+
+    def _gone(self, upstream: Upstream, node: Node) -> None:
+        if upstream in self._by_upstream:
+            self._by_upstream[upstream].gone(node)
+
+    def _returned(self, upstream: Upstream, node: Node) -> None:
+        if upstream in self._by_upstream:
+            self._by_upstream[upstream].returned(node)
+
+    # What is known.
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Those in force, and those whose work isn't done."""
+        return (*self._lanes.values(), *self._leaving)
+
+    @property
+    def addresses(self) -> Mapping[Address, Lane]:
+        """What is listened on: the real address (port 0 is resolved), and what is behind it."""
+        return self._host.addresses
+
+    @property
+    def ready(self) -> bool:
+        """Has a configuration, and isn't leaving."""
+        return bool(self.snapshots) and not self._closing
+
+    def gauges(self) -> Mapping[str, Gauges]:
+        services: dict[str, Gauges] = {}
+        for lane in self.lanes:
+            gauges = services.setdefault(lane.service, Gauges())
+            upstream = lane.upstream
+            gauges.in_flight += sum(node.inflight for node in upstream.nodes)
+            gauges.waiting += len(lane.queue)
+            gauges.clients += lane.connections
+            gauges.idle += sum(pool.idle for pool in lane.pools)
+            gauges.connects += lane.connects
+            gauges.races += lane.races
+            gauges.usable += upstream.usable
+            gauges.known += upstream.known
+        for (namespace, name), (_, version, applied) in self.snapshots.items():
+            gauges = services.setdefault(f"{namespace}/{name}", Gauges())
+            gauges.version, gauges.applied = version, applied
+        return services
+
+    # The tick.
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self.date = formatdate(usegmt=True).encode()
+        for front in tuple(self.fronts):
+            if front.deadline <= now:
+                try:
+                    front.expire(now)
+                except Exception as error:  # noqa: BLE001 - the one edge of a deadline, as `Front.data_received` is of bytes
+                    front.bug(error)
+        if now - self._swept >= 1.0:
+            self._swept = now
+            for lane in self.lanes:
+                for pool in lane.pools:
+                    pool.sweep(now)
+        self.access_log.flush()
+        self._timer = self.loop.call_later(self.settings.coarse_tick, self._tick)
+
+    # The end; `drain` calls these in order.
+
+    def announce(self) -> None:
+        """Responses say `Connection: close` from now on, and readiness is gone."""
+        self._closing = True
+        for lane in self.lanes:
+            lane.closing = True
+
+    async def stop_listening(self) -> None:
+        await self._host.stop()
+        for front in tuple(self.fronts):
+            front.close_idle()
+
+    async def emptied(self) -> None:
+        """Until no client connection is left."""
+        while self.fronts:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def left(self, front: Front) -> None:
+        """A client connection is gone."""
+        self.fronts.discard(front)
+        if not self.fronts:
+            self._empty.set()
+        lane = front.lane
+        if lane in self._leaving and not lane.connections:
+            self._leaving.discard(lane)
+            self._by_upstream.pop(lane.upstream, None)
+            lane.close()
+
+    def close(self) -> None:
+        """Release what is left: timers, idle connections to endpoints."""
+        self._timer.cancel()
+        self.upstreams.close()
+        for lane in self.lanes:
+            lane.close()
+        self.access_log.flush()
+
+    def __repr__(self) -> str:
+        return f"<DataPlane services={len(self.snapshots)} clients={len(self.fronts)} {self.memory}>"

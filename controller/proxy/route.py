@@ -1,0 +1,60 @@
+"""`Route`: one port's settings out of one snapshot, compiled once so that a request only reads them."""
+
+from __future__ import annotations
+
+from controller.model.service import Cookie
+from controller.model.snapshot import Snapshot, SnapshotPort
+from controller.proxy.codec import Forwarding, Limits
+from controller.proxy.hash_key import compile_hash_key
+from controller.settings import ProxySettings
+
+
+class Route:
+    """Never changed: a request keeps the one that it began with."""
+
+    __slots__ = (
+        "access_log",
+        "affinity",
+        "body_bytes",
+        "cookie_name",
+        "drain",
+        "forwarding",
+        "hash_key",
+        "head_limits",
+        "limits",
+        "retries",
+        "retry_statuses",
+        "timeouts",
+    )
+
+    def __init__(self, snapshot: Snapshot, port: SnapshotPort, settings: ProxySettings) -> None:
+        proxy = snapshot.proxy
+        self.forwarding = Forwarding(
+            hop=f"{snapshot.namespace}.{snapshot.name}.steelyard",
+            port=port.port,
+            trusted=proxy.trusted_proxies,
+            pod_address=settings.pod_address or None if snapshot.mode == "Sidecar" else None,
+        )
+        self.head_limits = Limits(
+            head_bytes=snapshot.request_header_bytes, fields=settings.fields, informational=settings.informational
+        )
+        self.limits = snapshot.limits
+        self.timeouts = snapshot.timeouts
+        self.retries = snapshot.retries
+        self.retry_statuses = frozenset(code for code in snapshot.retries.conditions if isinstance(code, int))
+        self.body_bytes = snapshot.max_request_body_bytes
+        self.hash_key = compile_hash_key(snapshot.algorithm, self.forwarding)
+        self.affinity: Cookie | None = snapshot.affinity.cookie if snapshot.affinity else None
+        self.cookie_name = self.affinity.name.encode() if self.affinity else b""
+        self.access_log = proxy.access_log == "JSON"
+        self.drain = proxy.drain
+
+
+def set_cookie(cookie: Cookie, token: bytes, *, https: bool) -> bytes:
+    """The field line, CRLF included, that binds a client (RFC 6265)."""
+    line = f"Set-Cookie: {cookie.name}={token.decode()}; Path={cookie.path}; HttpOnly; SameSite={cookie.same_site}"
+    if cookie.lifetime == "Permanent":
+        line += f"; Max-Age={int(cookie.ttl)}"
+    if cookie.secure == "Always" or (cookie.secure == "Auto" and https):
+        line += "; Secure"
+    return f"{line}\r\n".encode()

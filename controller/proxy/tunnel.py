@@ -1,0 +1,106 @@
+"""Raw bytes both ways between two transports: after a 101, and on TCP ports.
+
+Back-pressure is passed on, a half-close is a half-close, a reset is a reset. Only silence (`idle` seconds without a
+byte either way) and the drain end a tunnel from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from controller.proxy.connections import reset
+
+
+class Side(asyncio.Protocol):
+    """One end of a tunnel; it becomes the protocol of a transport that is already open."""
+
+    __slots__ = ("closed", "ended", "received", "transport", "tunnel")
+
+    def __init__(self, tunnel: Tunnel, transport: asyncio.Transport) -> None:
+        self.tunnel = tunnel
+        self.transport = transport
+        self.received = 0  # bytes from this side
+        self.ended = False  # its FIN has come
+        self.closed = False
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        self.tunnel.carry(self, data)
+
+    def eof_received(self) -> bool:
+        self.ended = True
+        return self.tunnel.half_close(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self.tunnel.lost(self, exc)
+
+    def pause_writing(self) -> None:
+        self.tunnel.other(self).transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        other = self.tunnel.other(self)
+        if not other.closed:
+            other.transport.resume_reading()
+
+
+class Tunnel:
+    """Two sides. `on_end` is called once, when both are gone."""
+
+    __slots__ = ("_on_end", "backend", "client", "seen")
+
+    def __init__(self, client: asyncio.Transport, backend: asyncio.Transport, on_end: Callable[[], None]) -> None:
+        self.client = Side(self, client)
+        self.backend = Side(self, backend)
+        self.seen = monotonic()  # when a byte last came
+        self._on_end = on_end
+        client.set_protocol(self.client)
+        backend.set_protocol(self.backend)
+
+    def start(self, from_client: bytes, from_backend: bytes) -> None:
+        """Pass on what came early, and let bytes flow."""
+        if from_client:
+            self.carry(self.client, from_client)
+        if from_backend:
+            self.carry(self.backend, from_backend)
+        for side in (self.client, self.backend):
+            if not side.transport.is_closing():
+                side.transport.resume_reading()
+
+    def other(self, side: Side) -> Side:
+        return self.backend if side is self.client else self.client
+
+    def carry(self, side: Side, data: bytes) -> None:
+        self.seen = monotonic()
+        other = self.other(side)
+        if not (other.closed or other.transport.is_closing()):
+            other.transport.write(data)
+
+    def half_close(self, side: Side) -> bool:
+        """Pass a FIN on; True keeps the side open for writing until the other one has ended, too."""
+        other = self.other(side)
+        if other.closed or other.transport.is_closing():
+            return False
+        if other.ended:
+            other.transport.close()
+            return False
+        other.transport.write_eof()
+        return True
+
+    def lost(self, side: Side, exc: Exception | None) -> None:
+        other = self.other(side)
+        if not other.closed and not other.transport.is_closing():
+            if exc is None:
+                other.transport.close()
+            else:
+                reset(other.transport, flush=True)
+        elif other.closed:
+            self._on_end()
+
+    def close(self) -> None:
+        """End both sides: the silence was too long, or the drain is over. No close frame: the bytes aren't ours."""
+        for side in (self.client, self.backend):
+            if not side.closed:
+                side.transport.abort()

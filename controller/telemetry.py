@@ -1,0 +1,183 @@
+"""Every metric, declared once; and the format of logs.
+
+The hot path adds to plain integers; a collector turns them into Prometheus samples when somebody asks. Labels are
+bounded: services, backends and fixed words, never a path, an address or a pod.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+# Seconds. Twice as far apart each: a proxied request in a cluster takes 1 ms to 10 s.
+BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Requests:
+    """Requests of one service to one backend ("" = none was reached)."""
+
+    __slots__ = ("buckets", "outcomes", "seconds")
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, int] = {}  # a status class ("2xx"), or a reason word of the proxy's own
+        self.buckets = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Time from the request's head to the final response's head: a stream of an hour is no latency of an hour."""
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
+        self.seconds += seconds
+
+
+class Gauges(msgspec.Struct, kw_only=True):
+    """What one service looks like at the moment of a scrape."""
+
+    in_flight: int = 0
+    waiting: int = 0
+    clients: int = 0
+    idle: int = 0
+    connects: int = 0
+    races: int = 0
+    usable: int = 0
+    known: int = 0
+    ejections: int = 0
+    version: str = ""
+    applied: float = 0.0  # seconds since the epoch
+
+
+class Telemetry:
+    """The process's counters. `gauges` is asked at every scrape: service → Gauges."""
+
+    def __init__(self, gauges: Callable[[], Mapping[str, Gauges]] = dict) -> None:
+        self.gauges = gauges
+        self.retries: dict[tuple[str, str], int] = {}  # service, condition
+        self.refused_connections = 0  # over maxConnections
+        self.drain_cut = 0
+        self.bugs = 0
+        self.config_applied = 0
+        self.config_rejected = 0
+        self.memory: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)  # held, refused, unkept
+        self._requests: dict[tuple[str, str], Requests] = {}
+
+    def requests(self, service: str, backend: str) -> Requests:
+        return self._requests.setdefault((service, backend), Requests())
+
+    @property
+    def by_backend(self) -> Mapping[tuple[str, str], Requests]:
+        return self._requests
+
+    def registry(self) -> CollectorRegistry:
+        registry = CollectorRegistry()
+        registry.register(_Samples(self))
+        return registry
+
+
+class _Samples(Collector):
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the registry must not collect just to learn the names."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        telemetry = self._telemetry
+        yield from _of_requests(telemetry)
+        yield from _of_services(telemetry.gauges())
+        retries = CounterMetricFamily("steelyard_retries", "Retries made, and why.", labels=("service", "cause"))
+        for labels, value in telemetry.retries.items():
+            retries.add_metric(labels, value)
+        yield retries
+        held, refused, unkept = telemetry.memory()
+        yield GaugeMetricFamily("steelyard_held_bytes", "Bytes held for clients and backends.", value=held)
+        for name, text, value in (
+            ("memory_refused", "Requests refused for want of memory.", refused),
+            ("memory_unkept", "Replay copies given up for want of memory.", unkept),
+            ("connections_refused", "Client connections over maxConnections.", telemetry.refused_connections),
+            ("drain_cut", "Requests cut when a drain was over.", telemetry.drain_cut),
+            ("bugs", "Faults of the proxy itself.", telemetry.bugs),
+            ("config_applied", "Configurations put in force.", telemetry.config_applied),
+            ("config_rejected", "Configurations refused; the last good one stays.", telemetry.config_rejected),
+        ):
+            yield CounterMetricFamily(f"steelyard_{name}", text, value=value)
+
+
+def _of_requests(telemetry: Telemetry) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        "steelyard_requests", "Requests that have ended.", labels=("service", "backend", "outcome")
+    )
+    seconds = HistogramMetricFamily(
+        "steelyard_response_head_seconds",
+        "From the request's head to the final response's head.",
+        labels=("service", "backend"),
+    )
+    bounds = [*(str(bound) for bound in BOUNDS), "+Inf"]
+    for labels, counts in telemetry.by_backend.items():
+        for outcome, value in counts.outcomes.items():
+            requests.add_metric((*labels, outcome), value)
+        seconds.add_metric(labels, list(zip(bounds, accumulate(counts.buckets), strict=True)), counts.seconds)
+    yield requests
+    yield seconds
+
+
+def _of_services(gauges: Mapping[str, Gauges]) -> Iterator[Metric]:
+    now = time.time()
+    for field, kind, name, text in (
+        ("in_flight", GaugeMetricFamily, "requests_in_flight", "Requests on an endpoint now."),
+        ("waiting", GaugeMetricFamily, "queue_length", "Requests waiting for a free slot."),
+        ("clients", GaugeMetricFamily, "client_connections", "Open connections of clients."),
+        ("idle", GaugeMetricFamily, "pool_idle_connections", "Idle connections to endpoints."),
+        ("connects", CounterMetricFamily, "pool_connects", "Connections begun to endpoints."),
+        ("races", CounterMetricFamily, "pool_races", "Idle connections that an endpoint closed under a request."),
+        ("usable", GaugeMetricFamily, "endpoints_usable", "Endpoints that may be picked."),
+        ("known", GaugeMetricFamily, "endpoints_known", "Endpoints that are listed."),
+        ("ejections", CounterMetricFamily, "ejections", "Endpoints ejected as outliers."),
+    ):
+        family = kind(f"steelyard_{name}", text, labels=("service",))
+        for service, values in gauges.items():
+            family.add_metric((service,), getattr(values, field))
+        yield family
+    age = GaugeMetricFamily("steelyard_config_age_seconds", "Since the configuration came.", labels=("service",))
+    info = GaugeMetricFamily("steelyard_config_info", "The version in force.", labels=("service", "version"))
+    for service, values in gauges.items():
+        age.add_metric((service,), max(0.0, now - values.applied))
+        info.add_metric((service, values.version), 1)
+    yield age
+    yield info
+
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: the constant message, and the fields beside it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        line: dict[str, object] = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields,
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure_logging(level: str = "INFO") -> None:
+    """JSON lines on stderr, for the whole process."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
