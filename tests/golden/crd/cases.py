@@ -338,8 +338,6 @@ _BY_HAND: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("a field beside spec", {**minimal(), "specs": {}}, "specs"),
     ("a field of no metadata", {**minimal(), "metadata": {"name": "shop", "nmae": "x"}}, "metadata.nmae"),
     ("no name", {**minimal(), "metadata": {}}, "metadata.name"),
-    ("a number as name", {**minimal(), "metadata": {"name": 7}}, "metadata.name"),
-    ("a namespace that is none", an_object(minimal()["spec"], namespace="My Shop"), "metadata.namespace"),
     ("no spec", {name: value for name, value in minimal().items() if name != "spec"}, "spec"),
     ("spec is null", {**minimal(), "spec": None}, "spec"),
     ("a null in a list", minimal(backends=[SERVICE, None]), "spec.backends[1]"),
