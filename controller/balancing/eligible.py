@@ -139,13 +139,9 @@ def _candidates(
 
 
 def _next_step(candidates: CandidateSet, rules: Rules, now: float) -> float:
-    """When slow start changes a weight, or may begin to."""
+    """When slow start may change a weight; inf when nothing is inside its window."""
     window = rules.health.slow_start.window
     if not window or rules.algorithm.type in HASHING:
         return inf
-    steps = [inf]
-    for group in candidates.groups:
-        ends = [node.since + window for node, _ in group.candidates if node.since + window > now]
-        ramping = 0 < 2 * len(ends) <= len(group.candidates)
-        steps.extend([now + REFRESH] if ramping else ends)
-    return min(steps)
+    young = any(node.since + window > now for group in candidates.groups for node, _ in group.candidates)
+    return now + REFRESH if young else inf

@@ -6,7 +6,9 @@ when no level has such an endpoint is `tried` ignored.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
@@ -85,23 +87,16 @@ class LevelPicker:
         return left > len(tried) or left > sum(node in tier.nodes and not is_full(node) for node in set(tried))
 
     def _draw(self, tiers: Sequence[_Tier], key: bytes | None) -> _Tier:
-        whole = sum(tier.load for tier in tiers)
+        bounds = list(accumulate(tier.load for tier in tiers))
+        whole = bounds[-1]
         if not whole:
             return tiers[0]
-        if self._hashing and key is not None:
-            left = xxh64_intdigest(key, LEVEL_SEED) % whole
-        else:
-            left = self._random.randrange(whole)
-        for tier in tiers:
-            if left < tier.load:
-                return tier
-            left -= tier.load
-        raise AssertionError("unreachable: the remainder is below the sum")
+        by_key = self._hashing and key is not None
+        drawn = xxh64_intdigest(key, LEVEL_SEED) % whole if by_key else self._random.randrange(whole)
+        return tiers[bisect_right(bounds, drawn)]
 
     def _pick_in(self, tier: _Tier, request: PickRequest, tried: Collection[Node]) -> Node:
-        if not self._busy[tier.at]:
-            return tier.picker.pick(request)
-        if self._busy[tier.at] == len(tier.nodes):
+        if self._busy[tier.at] in (0, len(tier.nodes)):
             return tier.picker.pick(request)
         avoid = set(tried)
         for _ in range(TRIES):

@@ -58,13 +58,12 @@ def groups(shares: Iterable[Share], factor: Factor | None = None) -> tuple[Group
 def members(shares: Iterable[Share], identity: Callable[[Node], str]) -> tuple[Member, ...]:
     """What a hash table is built over, sorted by group and hash identity, without slow start."""
     due = _due(shares)
-    return tuple(
-        sorted(
-            Member(identity(node), group.name, weight, node.id)
-            for group, scaled in zip(due, _exact(due), strict=True)
-            for node, weight in zip(group.units, scaled, strict=True)
-        )
-    )
+    found = [
+        Member(identity(node), group.name, weight, node.id)
+        for group, scaled in zip(due, _exact(due), strict=True)
+        for node, weight in zip(group.units, scaled, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda member: (member.group, member.identity)))
 
 
 def _due(shares: Iterable[Share]) -> list[_Due]:
