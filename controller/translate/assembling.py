@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from controller.model.endpoints import ServiceRecord
 from controller.model.service import GROUP, Backend, BalancedService, Invalid
@@ -44,13 +45,15 @@ def translate(inputs: Inputs, key: Key) -> Translated:
     if isinstance(service, Invalid):
         faults = [f"{fault.path}: {fault.message}" for fault in service.faults]
         return _rejected(inputs, key, given, told(faults))
+    if inputs.standalone:  # there is no Service to be reached by, and no pod whose loopback could be listened on
+        service = replace(service, proxy=replace(service.proxy, mode="External"))
     looped = loop(inputs, service)
     if looped is not None:
         return _rejected(inputs, key, given, looped)
 
     allotted = _allot(inputs, service, given)
     targets = [resolve(inputs, service, backend) for backend in service.backends]
-    snapshot = _snapshot(inputs, service, allotted, targets)
+    snapshot = _snapshot(service, allotted, targets)
     proxies = fleet(inputs, service, snapshot.version)
     counts = [count(backend, found, proxies.counted) for backend, found in zip(service.backends, targets, strict=True)]
     own = inputs.services.get(key) if service.proxy.mode != "External" else None
@@ -93,8 +96,6 @@ def _ports(listen: Mapping[str, int]) -> tuple[PortStatus, ...]:
 
 
 def _allot(inputs: Inputs, service: BalancedService, given: Given) -> _Allotted:
-    if inputs.standalone:
-        return _Allotted({}, "")
     gateway, sidecar = service.proxy.mode == "Gateway", service.proxy.mode == "Sidecar"
     listen = listen_numbers(given.listen, [port.name for port in service.ports]) if gateway else given.listen
     claims = inputs.claims.get(service.namespace, {})
@@ -102,10 +103,8 @@ def _allot(inputs: Inputs, service: BalancedService, given: Given) -> _Allotted:
     return _Allotted(listen, address)
 
 
-def _snapshot(
-    inputs: Inputs, service: BalancedService, allotted: _Allotted, targets: Sequence[tuple[Target, ...]]
-) -> Snapshot:
-    mode = "External" if inputs.standalone else service.proxy.mode
+def _snapshot(service: BalancedService, allotted: _Allotted, targets: Sequence[tuple[Target, ...]]) -> Snapshot:
+    mode = service.proxy.mode
     return Snapshot(
         namespace=service.namespace,
         name=service.name,

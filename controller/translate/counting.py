@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from controller.model.endpoints import Endpoint, State
+from controller.model.endpoints import State
 from controller.model.service import Backend, BalancedService
 from controller.translate.inputs import ProxyReport
 from controller.translate.resolving import Problem, Target
@@ -14,7 +14,7 @@ from controller.translate.status import BackendStatus, told
 
 
 class Count(NamedTuple):
-    """One backend over all ports of the object; a pod behind several of them counts once."""
+    """One backend; with several ports, each number is that of the port that has the most."""
 
     backend: Backend
     targets: tuple[Target, ...]
@@ -45,21 +45,19 @@ class Count(NamedTuple):
 
 def count(backend: Backend, targets: tuple[Target, ...], reports: Sequence[ProxyReport]) -> Count:
     told = [report.health[backend.name] for report in reports if backend.name in report.health]
-    if any(target.hostname for target in targets):
-        known = min((each.known for each in told), default=0)
-        active, draining = known, 0
+    hostname = any(target.hostname for target in targets)
+    if hostname:
+        known = active = min((each.known for each in told), default=0)
+        draining = 0
     else:
-        endpoints = [endpoint for target in targets for endpoint in target.endpoints]
-        known = len({endpoint.id for endpoint in endpoints})
-        ids = _ids(endpoints, "ACTIVE")
-        active, draining = len(ids), len(_ids(endpoints, "DRAINING") - ids)
+        known = max(len(target.endpoints) for target in targets)
+        active, draining = _most(targets, "ACTIVE"), _most(targets, "DRAINING")
     usable = min([active, *(each.usable for each in told)])
-    unseen = not told and any(target.hostname for target in targets)
-    return Count(backend, targets, active, draining, known, usable, unseen)
+    return Count(backend, targets, active, draining, known, usable, unseen=hostname and not told)
 
 
-def _ids(endpoints: Sequence[Endpoint], state: State) -> set[str]:
-    return {endpoint.id for endpoint in endpoints if endpoint.state == state}
+def _most(targets: Sequence[Target], state: State) -> int:
+    return max(sum(endpoint.state == state for endpoint in target.endpoints) for target in targets)
 
 
 def backend_rows(service: BalancedService, counts: Sequence[Count]) -> tuple[BackendStatus, ...]:

@@ -33,10 +33,10 @@ def accepted(conflicts: Iterable[str]) -> Fact:
 
 
 def resolved_refs(service: BalancedService, counts: Sequence[Count]) -> Fact:
-    problems = [problem for each in counts for problem in each.problems]
+    problems = [(each.backend.name, problem) for each in counts for problem in each.problems]
     if problems:
-        message = told([problem.message for problem in problems])
-        return Fact(type="ResolvedRefs", status="False", reason=problems[0].reason, message=message)
+        message = told([f'backend "{name}": {problem.message}' for name, problem in problems])
+        return Fact(type="ResolvedRefs", status="False", reason=problems[0][1].reason, message=message)
     message = told(_beyond_slices(counts)) if service.proxy.mode == "Sidecar" else ""
     return Fact(type="ResolvedRefs", status="True", reason="ResolvedRefs", message=message)
 
@@ -68,7 +68,7 @@ def programmed(fleet: Fleet) -> Fact:
     kind = "ready" if fleet.mode == "Gateway" else "connected"
     parts = [f"{len(fleet.programmed)} of {len(fleet.counted)} {kind} proxies have acknowledged this generation"]
     if len(fleet.counted) < fleet.expected:
-        parts.append(f"{fleet.expected - len(fleet.counted)} more are silent")
+        parts.append(f"silent, and not counted: {fleet.expected - len(fleet.counted)}")
     parts += [f"proxy {report.proxy} refused it: {report.error}" for report in fleet.counted if report.error]
     return _not_programmed("Pending", told(parts))
 
@@ -99,5 +99,5 @@ def _why_none(counts: Sequence[Count], weighted: Sequence[Count]) -> str:
         return "all backends with endpoints have weight 0"
     draining = sum(each.draining for each in weighted)
     if draining:
-        return f"no endpoint is ready; {draining} that are stopping still serve"
+        return f"no endpoint is ready; stopping ones still serve ({draining})"
     return "no endpoint is ready"

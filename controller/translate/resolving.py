@@ -14,7 +14,7 @@ from controller.translate.joining import join
 
 
 class Problem(NamedTuple):
-    """Why a reference leads nowhere."""
+    """Why a reference leads nowhere; the message is to be read beside the backend's name."""
 
     reason: Literal["BackendNotFound", "PortNotFound", "RefNotPermitted"]
     message: str
@@ -32,7 +32,7 @@ class Target(NamedTuple):
 def resolve(inputs: Inputs, service: BalancedService, backend: Backend) -> tuple[Target, ...]:
     """A target for each of `service.ports`. A backend that can't be resolved costs its own share only."""
     if backend.service is not None:
-        record = find(inputs, service, backend, backend.service)
+        record = find(inputs, service, backend.service)
         if isinstance(record, Problem):
             return tuple(Target(problem=record) for _ in service.ports)
         return tuple(_through_service(inputs, service, backend, record, port) for port in service.ports)
@@ -41,13 +41,13 @@ def resolve(inputs: Inputs, service: BalancedService, backend: Backend) -> tuple
     return tuple(_fixed(backend, port) for port in service.ports)
 
 
-def find(inputs: Inputs, service: BalancedService, backend: Backend, ref: ServiceRef) -> ServiceRecord | Problem:
+def find(inputs: Inputs, service: BalancedService, ref: ServiceRef) -> ServiceRecord | Problem:
     """The Service that a backend names. Without a grant nothing is told of another namespace, not even what exists."""
     namespace = ref.namespace or service.namespace
     if inputs.watched is not None and namespace not in inputs.watched:
         return Problem(
             "BackendNotFound",
-            f'backend "{backend.name}": this operator does not watch namespace "{namespace}" (watchNamespaces), '
+            f'this operator does not watch namespace "{namespace}" (watchNamespaces), '
             f"so it can't see Service {namespace}/{ref.name}",
         )
     if namespace != service.namespace:
@@ -55,18 +55,18 @@ def find(inputs: Inputs, service: BalancedService, backend: Backend, ref: Servic
         if not any(grant.permits(source, ref.name) for grant in inputs.grants.get(namespace, ())):
             return Problem(
                 "RefNotPermitted",
-                f'backend "{backend.name}": Service {namespace}/{ref.name} needs a ReferenceGrant in namespace '
+                f"Service {namespace}/{ref.name} needs a ReferenceGrant in namespace "
                 f'"{namespace}", from {KIND} in "{service.namespace}" to Service',
             )
     record = inputs.services.get((namespace, ref.name))
     if record is None:
-        return Problem("BackendNotFound", f'backend "{backend.name}": there is no Service {namespace}/{ref.name}')
+        return Problem("BackendNotFound", f"there is no Service {namespace}/{ref.name}")
     return record
 
 
 def loop(inputs: Inputs, service: BalancedService) -> str | None:
     """What to tell the author of a backend that leads back to the object's own Service, or None."""
-    if inputs.standalone or service.proxy.mode == "External":
+    if service.proxy.mode == "External":
         return None  # there is no such Service
     for backend in service.backends:
         if _is_own(inputs, service, backend):
@@ -113,8 +113,7 @@ def _through_service(
     return Target(
         problem=Problem(
             "PortNotFound",
-            f'backend "{backend.name}": Service {record.namespace}/{record.name} has no TCP port '
-            f"{wanted or port.port}; it has: {listed}",
+            f"Service {record.namespace}/{record.name} has no TCP port {wanted or port.port}; it has: {listed}",
         )
     )
 
@@ -146,7 +145,7 @@ def _through_selector(inputs: Inputs, service: BalancedService, backend: Backend
 def _fixed(backend: Backend, port: Port) -> Target:
     number = backend.port or port.target_port or port.port
     if not isinstance(number, int):
-        message = f'backend "{backend.name}": targetPort "{number}" is a name, but what has no Service needs a number'
+        message = f'targetPort "{number}" is a name, but what has no Service needs a number'
         return Target(problem=Problem("PortNotFound", message))
     if backend.hostname is not None:
         return Target(hostname=backend.hostname, port=number)
