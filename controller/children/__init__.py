@@ -15,26 +15,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from controller.children.authority import authority
-from controller.children.deployment import deployment
 from controller.children.identity import disruption_budget, service_account
+from controller.children.pods import deployment
 from controller.children.services import front_service, headless_services
 from controller.children.settings import ChildSettings
 from controller.children.slices import endpoint_slices
+from controller.children.trust import authority
 from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
 
-__all__ = [
-    "ChildSettings",
-    "authority",
-    "children",
-    "deployment",
-    "disruption_budget",
-    "endpoint_slices",
-    "front_service",
-    "headless_services",
-    "service_account",
-]
+__all__ = ["ChildSettings", "authority", "children"]
 
 
 def children(

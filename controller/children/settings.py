@@ -11,12 +11,11 @@ class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()  # names in the object's namespace, beside the object's own
     priority_class_name: str = ""  # where the object names none
-    resources: dict[str, object] = {
-        # Memory request = limit: what is promised is there, and the node never has to choose. No CPU limit: it would
-        # throttle in bursts. 128 MiB hold the proxy and some thousand connections.
-        "requests": {"cpu": "100m", "memory": "128Mi"},
-        "limits": {"memory": "128Mi"},
-    }
+    # Memory request = limit: what is promised is there, and the node never has to choose. No CPU limit: it would
+    # throttle in bursts. 128 MiB hold the proxy and some thousand connections.
+    resources: dict[str, object] = msgspec.field(
+        default_factory=lambda: {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "128Mi"}}
+    )
     health_port: int = 19902
     user: int = 65532  # the image's: numeric, since the kubelet can't check a name against runAsNonRoot
     token_seconds: int = 3600  # the kubelet renews it at 80 %

@@ -59,11 +59,11 @@ def _slice(service: BalancedService, family: str, ports: _Numbers, group: list[E
     return piece | {
         "addressType": family,
         "ports": [{"name": name, "port": number, "protocol": "TCP"} for name, number in ports],
-        "endpoints": [_entry(endpoint) for endpoint in group],
+        "endpoints": [_entry(endpoint, by_zone=service.locality.prefer == "Zone") for endpoint in group],
     }
 
 
-def _entry(endpoint: Endpoint) -> dict[str, Any]:
+def _entry(endpoint: Endpoint, *, by_zone: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "addresses": [endpoint.address],
         "conditions": {"ready": True, "serving": True, "terminating": False},
@@ -72,6 +72,10 @@ def _entry(endpoint: Endpoint) -> dict[str, Any]:
         entry["nodeName"] = endpoint.node
     if endpoint.zone:
         entry["zone"] = endpoint.zone
+    # Whoever writes a slice writes its hints: a Service's trafficDistribution moves the cluster's own controller only.
+    zones = (endpoint.zone,) if by_zone and endpoint.zone else endpoint.zone_hints
+    if zones:
+        entry["hints"] = {"forZones": [{"name": zone} for zone in zones]}
     if endpoint.pod:
         namespace, _, name = endpoint.pod.partition("/")
         entry["targetRef"] = {"kind": "Pod", "namespace": namespace, "name": name, "uid": endpoint.id}

@@ -31,13 +31,11 @@ def test_a_state_gives_the_snapshots_and_statuses_written_beside_it(
 
     for result in results.values():
         assert result.snapshot is None or decode(result.snapshot.encode()) == result.snapshot
-    golden(
-        HERE / f"{case}.out.yaml", to_yaml({f"{key[0]}/{key[1]}": shown(result) for key, result in results.items()})
-    )
+    golden(HERE / f"{case}.out.yaml", to_yaml({f"{key[0]}/{key[1]}": shown(result) for key, result in results.items()}))
 
 
 def test_there_is_an_input_for_every_output() -> None:
-    assert CASES == sorted(path.name.removesuffix(".out.yaml") for path in HERE.glob("*.out.yaml"))
+    assert sorted(path.name.removesuffix(".out.yaml") for path in HERE.glob("*.out.yaml")) == CASES
 
 
 def shown(result: Translated) -> dict[str, Any]:
