@@ -66,7 +66,7 @@ impl Chunks {
             }
             if self.at == At::Trailers {
                 let taken =
-                    self.trailers.feed(&data[pos..], self.limits.head_bytes - self.overhead, self.limits.fields)?;
+                    self.trailers.feed(&data[pos..], self.limits.head_bytes.saturating_sub(self.overhead), self.limits.fields)?;
                 pos += taken;
                 if self.trailers.has_ended() {
                     self.at = At::Ended;

@@ -97,11 +97,7 @@ impl RequestHead {
                 let length = if let Framing::Length(length) = self.framing { length } else { 0 };
                 push_numbered(out, name, length);
             }
-            Kind::TransferEncoding => {
-                if self.framing == Framing::Chunked {
-                    push_line(out, name, b"chunked");
-                }
-            }
+            Kind::TransferEncoding => push_line(out, name, b"chunked"),
             Kind::Trailer if self.framing == Framing::Chunked => push_line(out, name, value),
             Kind::MaxForwards => match sending.max_forwards {
                 Some(left) => push_numbered(out, name, left),
