@@ -16,11 +16,17 @@ from controller.balancing.node import Node
 from controller.balancing.picker import CandidateSet, Options, Picker, PickRequest
 from controller.balancing.rendezvous import Rendezvous
 from controller.balancing.shares import flat
-from controller.balancing.tables import table
+from controller.balancing.tables import Table, table
+from controller.model.service import ConsistentHash as Terms
 
 
 def consistent_hash(candidates: CandidateSet, options: Options, random: Random) -> Picker:
     return ConsistentHash(candidates, options, random)
+
+
+def prepare(candidates: CandidateSet, how: Terms) -> list[Table]:
+    """Build the tables, or find them built. Touches no Node, so a thread may do it ahead of `consistent_hash`."""
+    return [table(how.table, group.identities, group.weights, 0) for group in memberships(candidates)]
 
 
 class ConsistentHash:
@@ -32,7 +38,7 @@ class ConsistentHash:
         how = options.algorithm.consistent_hash
         groups = memberships(candidates)
         self._nodes = [group.nodes for group in groups]
-        self._tables = [table(how.table, group.identities, group.weights, 0) for group in groups]
+        self._tables = prepare(candidates, how)
         self._ranking = Rendezvous([group.group for group in groups], [group.total for group in groups])
         self._weights = flat(candidates)
         self._bound = Bound(self._weights, how.bounded_load, options.min_slots, options.scope)

@@ -91,9 +91,9 @@ class LevelPicker:
         whole = bounds[-1]
         if not whole:
             return tiers[0]
-        by_key = self._hashing and key is not None
-        drawn = xxh64_intdigest(key, LEVEL_SEED) % whole if by_key else self._random.randrange(whole)
-        return tiers[bisect_right(bounds, drawn)]
+        if self._hashing and key is not None:
+            return tiers[bisect_right(bounds, xxh64_intdigest(key, LEVEL_SEED) % whole)]
+        return tiers[bisect_right(bounds, self._random.randrange(whole))]
 
     def _pick_in(self, tier: _Tier, request: PickRequest, tried: Collection[Node]) -> Node:
         if self._busy[tier.at] in (0, len(tier.nodes)):

@@ -7,21 +7,21 @@ left their sets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 from random import Random
 
+from controller.balancing.consistent_hash import prepare
 from controller.balancing.eligible import Eligible, Level
 from controller.balancing.levels import LevelPicker, Without, nodes_of
 from controller.balancing.node import Node
 from controller.balancing.picker import CandidateSet, EmptyPicker, Options, Picker, PickRequest
 from controller.balancing.policies import POLICIES
+from controller.balancing.tables import AUTO_RENDEZVOUS
 from controller.model.service import HASHING, Algorithm
 from controller.proxy.seat import Seat
 from controller.proxy.timers import Timers
 
-# From here on a hash table takes longer to build than the loop may stand still; the policy's own step to Maglev.
-LARGE = 128
 NOTHING = Eligible((), (), (), frozenset(), inf)
 
 Built = dict[int, tuple[CandidateSet, Picker]]  # per priority
@@ -59,37 +59,46 @@ class Pickers:
             self._build(chosen)
 
     def _build(self, chosen: Eligible) -> None:
-        """Swap the pickers in; off the loop where a table is large and the old pickers can serve meanwhile."""
-        changed = [level for level in chosen.levels if self._kept(level) is None]
+        """Swap the set in; where a table is large and older pickers can serve meanwhile, after a build off the loop."""
         algorithm = self._algorithm
-        if any(_is_large(level, algorithm) for level in changed) and self._interim(chosen):
-            self._building = True
-            build = self._builder(changed, Random(self._random.getrandbits(64)))
-            self._timers.off_loop(build, lambda built: self._landed(algorithm, built))
+        large = [
+            level.candidates
+            for level in chosen.levels
+            if self._kept(level) is None and _is_large(level.candidates, algorithm)
+        ]
+        if not large or not self._interim(chosen):
+            self._adopt(chosen)
             return
-        self._adopt(chosen, self._builder(changed, self._random)())
+        self._building = True
+        self._timers.off_loop(
+            lambda: [prepare(candidates, algorithm.consistent_hash) for candidates in large],
+            lambda _: self._landed(chosen, algorithm),
+        )
 
-    def _builder(self, levels: Sequence[Level], random: Random) -> Callable[[], Built]:
-        algorithm = self._algorithm
-        factory = POLICIES[algorithm.type]
-        options = [self._options(level, algorithm) for level in levels]
-        return lambda: {
-            level.priority: (level.candidates, factory(level.candidates, option, random))
-            for level, option in zip(levels, options, strict=True)
-        }
-
-    def _landed(self, algorithm: Algorithm, built: Built) -> None:
+    def _landed(self, chosen: Eligible, algorithm: Algorithm) -> None:
+        """The tables of `chosen` are in memory."""
         self._building = False
-        if all(self._kept(level) for level in self._chosen.levels):
+        if chosen is self._chosen:
+            self._adopt(chosen)
             return
         if algorithm == self._algorithm:
-            self._built.update(built)  # maybe behind the newest change already, and still better than what was
+            # Behind the newest change, yet nearer to it than what was: changes that never pause must not starve it.
+            self._built = self._made(chosen)
         self._build(self._chosen)
 
-    def _adopt(self, chosen: Eligible, built: Built) -> None:
-        known = self._built | built
-        self._built = {level.priority: known[level.priority] for level in chosen.levels}
+    def _adopt(self, chosen: Eligible) -> None:
+        self._built = self._made(chosen)
         self._install([(level, self._built[level.priority][1]) for level in chosen.levels])
+
+    def _made(self, chosen: Eligible) -> Built:
+        factory = POLICIES[self._algorithm.type]
+        built: Built = {}
+        for level in chosen.levels:
+            picker = self._kept(level)
+            if picker is None:
+                picker = factory(level.candidates, self._options(level), self._random)
+            built[level.priority] = (level.candidates, picker)
+        return built
 
     def _interim(self, chosen: Eligible) -> bool:
         """Serve by the pickers that exist, without what has left their sets; False if nothing could be picked."""
@@ -121,9 +130,9 @@ class Pickers:
         before = self._built.get(level.priority)
         return before[1] if before is not None and before[0] == level.candidates else None
 
-    def _options(self, level: Level, algorithm: Algorithm) -> Options:
+    def _options(self, level: Level) -> Options:
         return Options(
-            algorithm=algorithm,
+            algorithm=self._algorithm,
             scope=str(level.priority),
             seed=self._seat.seed(self._name),
             phase=self._seat.phase(self._name),
@@ -131,11 +140,13 @@ class Pickers:
         )
 
 
-def _is_large(level: Level, algorithm: Algorithm) -> bool:
+def _is_large(candidates: CandidateSet, algorithm: Algorithm) -> bool:
     table = algorithm.consistent_hash.table
     if algorithm.type != "ConsistentHash" or table == "Rendezvous":
         return False
-    return table != "Auto" or any(size > LARGE for size in Counter(m.group for m in level.candidates.members).values())
+    if table == "Auto":
+        return any(size > AUTO_RENDEZVOUS for size in Counter(member.group for member in candidates.members).values())
+    return True
 
 
 def _cut(candidates: CandidateSet, staying: frozenset[Node]) -> CandidateSet:

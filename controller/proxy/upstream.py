@@ -6,7 +6,7 @@ step of slow start) and the timers between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 from controller.balancing import affinity
@@ -59,7 +59,7 @@ class Upstream:
         self._closed = False
         self._decided = -inf
         self.budget = RetryBudget(snapshot.retries.budget)
-        self.latency = Latency(snapshot.algorithm.peak_ewma, self._members)
+        self.latency = Latency(snapshot.algorithm.peak_ewma, self)
         self.outlier = Outlier(snapshot.health.passive, self._random, self._ejection_changed)
         self._again = Timer(timers, self._decide)
         self._sweep = Timer(timers, self._swept)
@@ -144,6 +144,10 @@ class Upstream:
     def nodes(self) -> Sequence[Node]:
         """Listed Nodes."""
         return self._members.listed
+
+    def __iter__(self) -> Iterator[Node]:
+        """Listed Nodes, as they are at the call."""
+        return iter(self._members.listed)
 
     def listed(self, node: Node) -> bool:
         return node in self._members
