@@ -27,15 +27,21 @@ def parse(object: object) -> BalancedService | Invalid:  # noqa: A002 - Kubernet
     `object` is decoded JSON or YAML: a BalancedService as the API server returns it, or as its author wrote it.
     Without `metadata.namespace` it belongs to `default`; `status` is ignored.
     """
+    if not isinstance(object, Mapping):
+        message = f"must be a mapping with apiVersion, kind, metadata and spec, not {shown(object)}"
+        return Invalid("", "", (Fault("", message),))
     faults: list[Fault] = []
-    document = _mapping(object, "", faults)
-    for field in document:
+    for field in object:
         if field not in _TOP:
             refuse(faults, str(field), f"is not a field; here are {', '.join(_TOP)}")
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if document.get(field, expected) != expected:  # absent in the items of a list
-            refuse(faults, field, f"must be {expected}, not {shown(document[field])}")
-    metadata = _mapping(document.get("metadata", {}), "metadata", faults)
+        if object.get(field, expected) != expected:  # absent in the items of a list
+            refuse(faults, field, f"must be {expected}, not {shown(object[field])}")
+    metadata = object.get("metadata")
+    if not isinstance(metadata, Mapping):
+        if metadata is not None:
+            refuse(faults, "metadata", f"must be a mapping, not {shown(metadata)}")
+        metadata = {}
     for field in metadata:
         if field not in METADATA:
             refuse(faults, f"metadata.{field}", "is not a field of metadata")
@@ -43,7 +49,7 @@ def parse(object: object) -> BalancedService | Invalid:  # noqa: A002 - Kubernet
     NAMESPACE.read(namespace, "metadata.namespace", faults)
     name = metadata.get("name") or ""
     NAME.read(name, "metadata.name", faults)
-    spec = SPEC.read_given(document.get("spec"), "spec", faults)
+    spec = SPEC.read_given(object.get("spec"), "spec", faults)
     if isinstance(spec, dict) and rules.names_itself(name, spec):
         refuse(faults, "spec.backends", rules.LOOP)
     if faults or not isinstance(spec, dict):
@@ -58,13 +64,6 @@ def parse(object: object) -> BalancedService | Invalid:  # noqa: A002 - Kubernet
         **spec,
     )
     return _with_check_host(service)
-
-
-def _mapping(value: object, path: str, faults: list[Fault]) -> Mapping[Any, Any]:
-    if isinstance(value, Mapping):
-        return value
-    refuse(faults, path, f"must be a mapping, not {shown(value)}")
-    return {}
 
 
 def _with_check_host(service: BalancedService) -> BalancedService:
