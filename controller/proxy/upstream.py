@@ -11,7 +11,7 @@ from math import inf
 
 from controller.balancing import affinity
 from controller.balancing.affinity import Bindings, Keys
-from controller.balancing.eligible import Rules, eligible, usable
+from controller.balancing.eligible import Rules, Source, eligible, usable
 from controller.balancing.latency import Latency
 from controller.balancing.node import Node, Observer
 from controller.balancing.outlier import INTERVAL, Outlier
@@ -106,7 +106,8 @@ class Upstream:
         self.latency.terms = snapshot.algorithm.peak_ewma
         self.budget.terms = snapshot.retries.budget
         change = self._members.update(port.backends, now)
-        self._bindings.bind({(s.name, node.id): node for s in self._members.sources for node in s.nodes})
+        bound = self._members.sources if snapshot.affinity is not None else ()
+        self._bindings.bind({(source.name, node.id): node for source in bound for node in source.nodes})
         if at_once or change.lost or now - self._decided >= COALESCED:
             self._decide()
         else:
@@ -151,6 +152,11 @@ class Upstream:
 
     def listed(self, node: Node) -> bool:
         return node in self._members
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """The backends with their Nodes."""
+        return self._members.sources
 
     @property
     def known(self) -> int:
