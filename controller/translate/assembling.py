@@ -54,9 +54,9 @@ def translate(inputs: Inputs, key: Key) -> Translated:
     allotted = _allot(inputs, service, given)
     targets = [resolve(inputs, service, backend) for backend in service.backends]
     snapshot = _snapshot(service, allotted, targets)
-    proxies = fleet(inputs, service, snapshot.version)
+    front = _front(inputs, service)
+    proxies = fleet(inputs, service, snapshot.version, front)
     counts = [count(backend, found, proxies.counted) for backend, found in zip(service.backends, targets, strict=True)]
-    own = inputs.services.get(key) if service.proxy.mode != "External" else None
     status = Status(
         observed_generation=service.generation,
         facts=(
@@ -71,24 +71,44 @@ def translate(inputs: Inputs, key: Key) -> Translated:
             replicas=proxies.replicas,
             programmed=len(proxies.programmed),
             version=snapshot.version,
-            selector=f"{GROUP}/balancedservice={service.name}" if service.proxy.mode == "Gateway" else "",
+            selector=_selector(service.name) if service.proxy.mode == "Gateway" else "",
             ports=_ports(allotted.listen),
         ),
         sidecar=SidecarStatus(address=allotted.address) if allotted.address else None,
-        address=own.cluster_ip if own else "",
+        address=front.cluster_ip if front else "",
     )
-    return Translated(snapshot=snapshot, status=status, admitted=_admitted(service, allotted, own, proxies))
+    return Translated(snapshot=snapshot, status=status, admitted=_admitted(service, allotted, front, proxies))
 
 
 def _rejected(inputs: Inputs, key: Key, given: Given, message: str) -> Translated:
-    """Nothing of it is served anew; what it was given stays in its status, or it would be given out again."""
+    """Nothing of it is served anew; what it was given stays in its status, or it would be given out again.
+
+    So does what a Gateway's autoscaler reads: the proxies of the last good configuration are still there.
+    """
+    front = inputs.services.get(key) if key in inputs.replicas else None
     status = Status(
         observed_generation=given.generation,
         facts=facts.rejected(message),
-        proxy=ProxyStatus(replicas=inputs.replicas.get(key, len(heard(inputs, key))), ports=_ports(given.listen)),
+        proxy=ProxyStatus(
+            replicas=inputs.replicas.get(key, len(heard(inputs, key))),
+            selector=_selector(key[1]) if key in inputs.replicas else "",
+            ports=_ports(given.listen),
+        ),
         sidecar=SidecarStatus(address=given.address) if given.address else None,
+        address=front.cluster_ip if front else "",
     )
     return Translated(snapshot=None, status=status)
+
+
+def _front(inputs: Inputs, service: BalancedService) -> ServiceRecord | None:
+    """The object's own Service: of that name, and not somebody else's."""
+    if service.proxy.mode == "External" or f"Service {service.name}" in inputs.conflicts.get(service.key, ()):
+        return None
+    return inputs.services.get(service.key)
+
+
+def _selector(name: str) -> str:
+    return f"{GROUP}/balancedservice={name}"
 
 
 def _ports(listen: Mapping[str, int]) -> tuple[PortStatus, ...]:
@@ -156,14 +176,14 @@ def _backend(backend: Backend, target: Target) -> SnapshotBackend:
 
 
 def _admitted(
-    service: BalancedService, allotted: _Allotted, own: ServiceRecord | None, proxies: Fleet
+    service: BalancedService, allotted: _Allotted, front: ServiceRecord | None, proxies: Fleet
 ) -> tuple[str, ...]:
     """A port enters the Service once all ready proxies serve it, or its first connections would be refused.
 
     Without a ready proxy there is none to wait for; and a Service must have a port.
     """
     names = tuple(port.name for port in service.ports)
-    if service.proxy.mode != "Gateway" or own is None or not proxies.expected or proxies.complete:
+    if service.proxy.mode != "Gateway" or front is None or not proxies.expected or proxies.complete:
         return names
-    served = {port.target_port for port in own.ports}
+    served = {port.target_port for port in front.ports}
     return tuple(name for name in names if allotted.listen[name] in served) or names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from controller.model.endpoints import ServiceRecord
 from controller.model.service import BalancedService, Mode
 from controller.translate.inputs import Inputs, Key, ProxyReport
 
@@ -22,15 +23,16 @@ class Fleet(NamedTuple):
         return bool(self.counted) and len(self.programmed) == len(self.counted)
 
 
-def fleet(inputs: Inputs, service: BalancedService, version: str) -> Fleet:
-    """A Gateway's ready proxies are those that its own Service's slices call ready; who else connects is not asked.
+def fleet(inputs: Inputs, service: BalancedService, version: str, front: ServiceRecord | None) -> Fleet:
+    """A Gateway's ready proxies are those that `front`'s slices call ready; who else connects is not asked.
 
     An endpoint's coming and going makes a new version of the same generation, so an acknowledgement of any version of
     this generation will do: else a busy service would never be `Programmed`.
     """
     heard = {report.proxy: report for report in inputs.reports.get(service.key, ())}
-    own = [entry for piece in inputs.slices.get(service.key, ()) for entry in piece.endpoints if entry.uid]
     if service.proxy.mode == "Gateway":
+        pieces = inputs.slices.get(front.key, ()) if front else ()
+        own = [entry for piece in pieces for entry in piece.endpoints if entry.uid]
         ready = {entry.uid for entry in own if entry.state == "ACTIVE"}
         expected = [heard.get(uid) or ProxyReport(proxy=uid) for uid in sorted(ready)]
         replicas = inputs.replicas.get(service.key, len({entry.uid for entry in own if not entry.terminating}))
