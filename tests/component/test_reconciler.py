@@ -1,0 +1,309 @@
+"""The reconciler: from the store to the API server's far side, for one object at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from controller.children import ChildSettings, authority, children
+from controller.kube.api import Api
+from controller.kube.events import Recorder
+from controller.kube.reconciler import Desired, Reconciler
+from controller.kube.store import Listeners, Store
+from controller.kube.writers import Writers
+from controller.model.endpoints import service_record
+from controller.model.service import BalancedService
+from controller.translate import Translated
+from controller.translate.inputs import ProxyReport
+from tests.component.cluster_objects import balanced, endpoint, service, slice_of
+from tests.component.fake_api import FakeApi, refusal, reply, serving
+
+SHOP = ("store", "shop")
+STATUS = "/apis/steelyard.dev/v1alpha1/namespaces/store/balancedservices/shop/status"
+SERVICE = "/api/v1/namespaces/store/services/shop"
+ACCOUNT = "/api/v1/namespaces/store/serviceaccounts/shop-lb"
+DEPLOYMENT = "/apis/apps/v1/namespaces/store/deployments/shop-lb"
+BUDGET = "/apis/policy/v1/namespaces/store/poddisruptionbudgets/shop-lb"
+AUTHORITY = "/api/v1/namespaces/store/configmaps/steelyard-ca"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/store/events"
+CHILDREN = [ACCOUNT, DEPLOYMENT, BUDGET, SERVICE]
+
+
+async def applied(request: web.Request) -> web.StreamResponse:
+    sent = await request.json()
+    meta = {"uid": f"uid-of-{request.path}", "resourceVersion": "7", "generation": 1} | sent["metadata"]
+    return await reply(sent | {"metadata": meta})(request)
+
+
+async def status_applied(request: web.Request) -> web.StreamResponse:
+    """The whole object, as the subresource answers."""
+    return await reply(balanced(version="7") | {"status": (await request.json())["status"]})(request)
+
+
+def desired() -> Desired:
+    settings = ChildSettings(image="proxy:1", control="https://steelyard.test:19443")
+
+    def wanted(service: BalancedService, result: Translated) -> Sequence[dict[str, Any]]:
+        assert result.snapshot is not None
+        return children(service, result.snapshot, result.admitted, settings)
+
+    def shared(namespace: str, owners: Collection[BalancedService]) -> Sequence[dict[str, Any]]:
+        return [authority(namespace, owners, "PEM")]
+
+    return Desired(children=wanted, shared=shared)
+
+
+class Bench:
+    """A store, a reconciler, and the proxies' reports, before a fake API server."""
+
+    def __init__(self, api: Api, may_write: Callable[[], bool] = lambda: True) -> None:
+        self.reports: dict[tuple[str, str], list[ProxyReport]] = {}
+        listeners = Listeners(publish=lambda *_: None, write=lambda key: self.reconciler.changed(key))
+        self.store = Store(listeners, self.reports)
+        self.recorder = Recorder(api, "test")
+        self.reconciler = Reconciler(self.store, Writers(api, may_write), self.recorder, desired())
+
+    def start(self, *objects: dict[str, Any]) -> None:
+        self.store.end_list(None, objects)
+        services = [service("shop-v1"), service("shop")]
+        self.store.services.replace(
+            None, {("store", each["metadata"]["name"]): service_record(each) for each in services}
+        )
+        self.store.slices.replace(None, {})
+        self.store.grants.replace(None, {})
+        assert self.store.synced
+
+    def slices(self, *items: dict[str, Any]) -> None:
+        self.store.slices.replace(
+            None, {("store", item["metadata"]["name"]): self.store.slice_record(item) for item in items}
+        )
+
+
+@pytest.fixture
+def fake() -> FakeApi:
+    fake = FakeApi()
+    for path in (*CHILDREN, AUTHORITY):
+        fake.on("PATCH", path, applied)
+    fake.on("PATCH", STATUS, status_applied)
+    fake.on("POST", EVENTS, applied)
+    return fake
+
+
+@pytest.fixture
+async def bench(fake: FakeApi) -> AsyncIterator[Bench]:
+    async with serving(fake) as api:
+        yield Bench(api)
+
+
+def facts(fake: FakeApi) -> dict[str, str]:
+    """type: reason, as last written."""
+    return {each["type"]: each["reason"] for each in fake.bodies("PATCH", STATUS)[-1]["status"]["conditions"]}
+
+
+def written(fake: FakeApi) -> list[str]:
+    return [path for verb, path, *_ in fake.asked if verb in ("PATCH", "POST", "DELETE")]
+
+
+async def test_children_and_status_are_written_once(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced())
+
+    await bench.reconciler.reconcile(SHOP)
+
+    assert written(fake) == [*CHILDREN, STATUS]
+    assert facts(fake) == {
+        "Accepted": "Accepted",
+        "ResolvedRefs": "ResolvedRefs",
+        "Programmed": "NoProxiesReady",
+        "Ready": "NoEndpoints",
+    }
+    assert fake.bodies("PATCH", STATUS)[-1]["metadata"]["uid"] == "uid-of-shop"
+    assert fake.asked[-1][2] == {"fieldManager": "steelyard-status", "force": "true"}
+
+
+async def test_the_second_time_nothing_is_written(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced())
+    await bench.reconciler.reconcile(SHOP)
+    for body in [body for path in CHILDREN for body in fake.bodies("PATCH", path)]:
+        meta = {"uid": f"uid-of-{body['kind']}", "resourceVersion": "9"} | body["metadata"]
+        table = bench.store.child_table(body["apiVersion"], body["kind"])
+        table.put(("store", meta["name"]), body | {"metadata": meta})
+    before = len(written(fake))
+
+    await bench.reconciler.reconcile(SHOP)
+
+    assert written(fake)[before:] == []
+
+
+async def test_a_conflict_stops_all_children_and_stands_in_the_status(fake: FakeApi, bench: Bench) -> None:
+    fake.on("GET", SERVICE, reply({"metadata": {"namespace": "store", "name": "shop", "uid": "theirs"}}))
+    bench.start(balanced())
+
+    again = await bench.reconciler.reconcile(SHOP)
+
+    assert written(fake) == [STATUS]
+    assert facts(fake)["Accepted"] == "Conflict"
+    assert again is not None
+    assert again <= 30
+
+    fake.again("GET", SERVICE, refusal(404, "NotFound"))
+    await bench.reconciler.reconcile(SHOP)
+
+    assert facts(fake)["Accepted"] == "Accepted"
+    assert fake.count("PATCH", SERVICE) == 1
+
+
+async def test_an_invalid_object_gets_its_faults_and_no_child(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced(backends=[{"name": "stable", "service": {"name": "shop"}}]))
+
+    await bench.reconciler.reconcile(SHOP)
+
+    assert written(fake) == [STATUS]
+    assert facts(fake)["Accepted"] == "Invalid"
+
+
+async def test_a_deleted_owner_gets_no_writes(fake: FakeApi, bench: Bench) -> None:
+    item = balanced()
+    item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    bench.start(item)
+
+    await bench.reconciler.reconcile(SHOP)
+
+    assert fake.asked == []
+
+
+async def test_what_the_spec_no_longer_wants_is_deleted(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced(proxy={"mode": "External"}))
+    fake.on("DELETE", DEPLOYMENT, reply({}))
+    ref = {"apiVersion": "steelyard.dev/v1alpha1", "kind": "BalancedService", "controller": True, "uid": "uid-of-shop"}
+    meta = {"namespace": "store", "name": "shop-lb", "labels": {"steelyard.dev/balancedservice": "shop"}}
+    ours = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta | {"uid": "d", "ownerReferences": [ref]}}
+    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": meta | {"uid": "s", "name": "copy"}}
+    bench.store.child_table("apps/v1", "Deployment").put(("store", "shop-lb"), ours)
+    bench.store.child_table("v1", "Service").put(("store", "copy"), theirs)
+
+    await bench.reconciler.reconcile(SHOP)
+
+    assert fake.bodies("DELETE", DEPLOYMENT)[0]["preconditions"] == {"uid": "d"}
+    assert written(fake) == [DEPLOYMENT, STATUS]
+
+
+async def test_programmed_follows_the_acknowledgement_of_the_ready_proxies(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced())
+    bench.slices(slice_of("shop", endpoints=[endpoint("10.0.1.1")]), slice_of("shop-v1", "10.0.0.1"))
+    await bench.reconciler.reconcile(SHOP)
+    pending = facts(fake)["Programmed"]
+
+    bench.reports[SHOP] = [ProxyReport(proxy="pod-10.0.1.1", generation=1, version="v")]
+    await bench.reconciler.reconcile(SHOP)
+
+    assert (pending, facts(fake)["Programmed"]) == ("Pending", "Programmed")
+
+
+async def test_last_transition_time_moves_only_with_status(fake: FakeApi, bench: Bench) -> None:
+    item = balanced()
+    old = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Old",
+        "message": "",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
+    accepted = old | {"type": "Accepted", "status": "False"}
+    bench.start(item | {"status": {"conditions": [old, accepted]}})
+
+    await bench.reconciler.reconcile(SHOP)
+
+    times = {each["type"]: each["lastTransitionTime"] for each in _conditions(fake)}
+    assert times["Ready"] == "2020-01-01T00:00:00Z"
+    assert times["Accepted"] > "2026"
+
+
+def _conditions(fake: FakeApi) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = fake.bodies("PATCH", STATUS)[-1]["status"]["conditions"]
+    return found
+
+
+async def test_counts_are_written_at_most_once_a_second_and_conditions_at_once(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced())
+    bench.slices(slice_of("shop-v1", "10.0.0.1"))
+    await bench.reconciler.reconcile(SHOP)
+
+    bench.slices(slice_of("shop-v1", "10.0.0.1", "10.0.0.2"))
+    again = await bench.reconciler.reconcile(SHOP)
+
+    assert fake.count("PATCH", STATUS) == 1
+    assert again is not None
+    assert 0 < again <= 1
+
+    bench.slices()
+    await bench.reconciler.reconcile(SHOP)
+    assert fake.count("PATCH", STATUS) == 2
+
+
+async def test_the_authority_of_a_namespace_is_owned_by_all_its_objects(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced("shop"), balanced("blog"))
+
+    await bench.reconciler.reconcile(("store", ""))
+
+    owners = fake.bodies("PATCH", AUTHORITY)[0]["metadata"]["ownerReferences"]
+    assert [each["name"] for each in owners] == ["blog", "shop"]
+
+
+async def test_transitions_become_events_and_the_first_wait_does_not(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced())
+    task = asyncio.ensure_future(bench.reconciler.run())
+    try:
+        await asyncio.wait_for(fake.until("POST", EVENTS, 1), 5)
+        bench.slices(slice_of("shop-v1", "10.0.0.1"))
+        await asyncio.wait_for(fake.until("POST", EVENTS, 3), 5)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+    said = [(each["type"], each["reason"], each["regarding"]["name"]) for each in fake.bodies("POST", EVENTS)]
+    assert ("Normal", "Accepted", "shop") in said
+    assert ("Normal", "Ready", "shop") in said
+    assert not [each for each in said if each[0] == "Warning"]
+
+
+async def test_a_refused_write_is_told_and_tried_again(fake: FakeApi, bench: Bench) -> None:
+    fake.again("PATCH", DEPLOYMENT, refusal(422, "Invalid"), refusal(422, "Invalid"), applied)
+    bench.start(balanced())
+    task = asyncio.ensure_future(bench.reconciler.run())
+    try:
+        await asyncio.wait_for(fake.until("PATCH", STATUS), 5)
+        await asyncio.wait_for(fake.until("POST", EVENTS, 1), 5)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+    assert fake.count("PATCH", DEPLOYMENT) == 3
+    assert fake.bodies("POST", EVENTS)[0]["reason"] == "WriteRefused"
+
+
+async def test_a_burst_of_changes_to_one_object_is_few_writes(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced())
+    task = asyncio.ensure_future(bench.reconciler.run())
+    try:
+        await asyncio.wait_for(fake.until("PATCH", STATUS), 5)
+        for number in range(5000):
+            bench.slices(slice_of("shop-v1", f"10.0.{number // 250}.{number % 250}"))
+        await asyncio.wait_for(fake.until("PATCH", STATUS, 2), 5)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+    assert fake.count("PATCH", STATUS) <= 3
+
+
+async def test_while_not_leading_nothing_is_queued_or_written(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced())
+
+    bench.slices(slice_of("shop-v1", "10.0.0.1"))
+
+    assert repr(bench.reconciler) == "<Reconciler idle failures=0>"
+    assert fake.asked == []
