@@ -1,0 +1,83 @@
+"""The images that tests run: the project's two, built from its Dockerfile; the test application; pods' sandboxes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster.local import base, cache, wheels
+from tests.cluster.local.buildah import Buildah, Image, opened
+from tests.cluster.local.layout import PAUSE_IMAGE
+from tests.cluster.local.machine import Say
+
+PROJECT = Path(__file__).parents[3]
+DOCKERFILE = PROJECT / "Dockerfile"
+APP = Path(__file__).parent.parent / "app"
+
+
+def pause(program: Path) -> Image:
+    """The sandbox of every pod: one static program and nothing else."""
+
+    def build(buildah: Buildah, reference: str, context: Path) -> None:
+        shutil.copy2(program, context / "pause")
+        (context / "Dockerfile").write_text('FROM scratch\nCOPY pause /pause\nENTRYPOINT ["/pause"]\n')
+        buildah.build(reference, context)
+
+    return Image(PAUSE_IMAGE, _image("pause", cache.digest(program), build).layout)
+
+
+def project(target: str, say: Say) -> Image:
+    """`controller` or `proxy`, of the checkout as it is now."""
+    wheel, dependencies = wheels.project(say), wheels.locked(target, say)
+
+    def build(buildah: Buildah, reference: str, context: Path) -> None:
+        say(f"building the image steelyard-{target}")
+        base.ensure(buildah, say)
+        _fill(context, target, dependencies)
+        shutil.copytree(wheel, context / "dist", dirs_exist_ok=True)
+        buildah.build(reference, context, "--target", target)
+
+    return _image(f"steelyard-{target}", cache.digest(base.KEY, DOCKERFILE, wheel.name, dependencies.name), build)
+
+
+def app(say: Say) -> Image:
+    """The test application, on the proxy's image without the project in it: their layers are shared."""
+    dependencies = wheels.locked("proxy", say)
+
+    def build(buildah: Buildah, reference: str, context: Path) -> None:
+        say("building the test application's image")
+        base.ensure(buildah, say)
+        with _context() as lower:
+            _fill(lower, "proxy", dependencies)
+            buildah.build("localhost/proxy-base", lower, "--target", "proxy-base")
+        shutil.copytree(APP, context, dirs_exist_ok=True)
+        buildah.build(reference, context)
+
+    return _image("steelyard-test-app", cache.digest(base.KEY, DOCKERFILE, dependencies.name, APP), build)
+
+
+def _fill(context: Path, target: str, dependencies: Path) -> None:
+    """Lay out what the Dockerfile copies, as it is in a checkout, and nothing else."""
+    shutil.copy2(DOCKERFILE, context)
+    shutil.copytree(PROJECT / "requirements", context / "requirements")
+    shutil.copytree(dependencies, context / "dist" / "wheels" / target)
+
+
+def _image(name: str, key: str, build: Callable[[Buildah, str, Path], None]) -> Image:
+    reference = f"localhost/{name}:{key}"
+
+    def make(folder: Path) -> None:
+        with opened() as buildah, _context() as context:
+            build(buildah, reference, context)
+            buildah.export(reference, folder)
+
+    return Image(reference, cache.entry("images", name, key, make))
+
+
+@contextmanager
+def _context() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="steelyard-context-") as folder:
+        yield Path(folder)
