@@ -36,7 +36,10 @@ class Document(msgspec.Struct):
 
 
 def documents(text: str) -> Iterator[Document]:
-    """Each document that is not empty. Raises `yaml.YAMLError` for what is no YAML, RecursionError for too deep a one."""
+    """Each document that is not empty.
+
+    Raises `yaml.YAMLError` for what is no YAML, and RecursionError for what is nested too deeply.
+    """
     for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
         document = Document(None, node.start_mark.line + 1, {}, [])
         document.value = _Reading(document).value(node, "")
