@@ -35,3 +35,25 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     continue_wait: float = 1.0  # then we send the 100 ourselves
     backlog: int = 4096
     memory: int | None = None  # bytes held at most; None = a third of the cgroup's limit, else of 128 MiB
+
+
+class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator is told. Times in seconds."""
+
+    namespace: str = "steelyard-system"  # its own: Lease, Secret, Deployment and Service are here
+    watch: frozenset[str] = frozenset()  # namespaces; empty = all
+    proxy_image: str
+    kubeconfig: str | None = None  # None: the pod's own account, else kubectl's default
+    pod: str = ""  # name; "" outside a cluster
+    address: str = "127.0.0.1"  # where other replicas reach this one
+    deployment: str = ""  # the operator's own, owner of what it makes here; "" outside a cluster
+    account: str = ""  # the operator's own, as in system:serviceaccount:NAMESPACE:NAME
+    service: str = "steelyard-controller"  # the Service that proxies connect to
+    discovery: tuple[str, int] = ("::", 19443)
+    discovery_port: int = 19443  # of the Service
+    token_file: str | None = None  # shown to other replicas; None: reports stay here
+    health: tuple[str, int] | None = None  # pods: [::]:19902, since probes go to the pod's address
+    admin: tuple[str, int] | None = ("127.0.0.1", 19901)
+    lease: str = "steelyard-controller"
+    secret: str = "steelyard-controller"  # noqa: S105 - its name
+    secret_period: float = 60.0  # between two looks at the Secret: how late a follower learns of a rotation

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from kubernetes.aio.client import Configuration
@@ -23,6 +23,8 @@ from controller.kube.resources import CHILDREN, ENDPOINT_SLICES, REFERENCE_GRANT
 from controller.kube.store import Listeners, Store
 from controller.kube.writers import Writers
 from controller.model.endpoints import grant_record, service_record
+from controller.model.names import proxy_name
+from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
 from controller.translate.inputs import Key, ProxyReport
 
@@ -40,6 +42,16 @@ class Proxies(msgspec.Struct, frozen=True, kw_only=True):
     gone: Callable[[Key], None]
     synced: Callable[[], None]  # everything known has been put
     reports: Mapping[Key, Collection[ProxyReport]]
+
+
+class Account(Protocol):
+    """Who a token stands for: a service account, "" for another kind of user."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def account(self) -> str: ...
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +99,26 @@ class Operator:
     def reported(self, key: Key) -> None:
         """A proxy of that object came, left, acknowledged or changed its health."""
         self._write(key)
+
+    def everything_changed(self) -> None:
+        """Of what goes with every snapshot or into every namespace, such as a key or the authority."""
+        if self.store.synced:
+            for key in self.store.keys:
+                self._publish(key, True)
+            for namespace in {key[0] for key in self.store.keys}:
+                self._write((namespace, ""))
+
+    async def may_read(self, identity: Account, key: Key) -> bool:
+        """Whose proxies may have the object: a Gateway's own account, else any account of its namespace.
+
+        What doesn't exist may be asked for by the namespace's own, to be told so.
+        """
+        if identity.namespace != key[0]:
+            return False
+        service = self.store.inputs.objects.get(key)
+        if isinstance(service, BalancedService) and service.proxy.mode != "Gateway":
+            return True
+        return service is None or identity.account == proxy_name(key[1])
 
     def faults(self) -> list[str]:
         """Empty while alive."""

@@ -1,0 +1,249 @@
+"""The operator's composition root: every part is made here, and every long-lived task is listed by name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import signal
+import ssl
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from controller import admin
+from controller.children import ChildSettings, authority, children
+from controller.discovery import certificates, session_keys
+from controller.discovery.certificates import Authority, Pair
+from controller.discovery.frames import AUDIENCE, Report
+from controller.discovery.hub import Hub, Published
+from controller.discovery.server import Access, Discovery
+from controller.discovery.tokens import Authenticator, Identity
+from controller.kube.api import Api, ApiError, Object, load
+from controller.kube.operator import Operator, Proxies, Scope
+from controller.kube.reconciler import Desired
+from controller.kube.reports import Reports
+from controller.kube.resources import DEPLOYMENTS
+from controller.kube.secrets import OwnSecret
+from controller.kube.tokens import Reviewer
+from controller.model.service import BalancedService
+from controller.model.snapshot import Snapshot
+from controller.settings import OperatorSettings
+from controller.translate import Key, Translated
+
+log = logging.getLogger(__name__)
+
+UNREACHABLE = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
+RETRY = 2.0  # seconds between attempts to read the Secret at the start, without which nothing can be served
+
+
+class ControlPlane:
+    """All parts of one operator process. `run` until SIGTERM or SIGINT."""
+
+    def __init__(self, settings: OperatorSettings, api: Api, owner: Object | None) -> None:
+        self._settings = settings
+        self._data: Mapping[str, bytes] = {}  # of the Secret
+        self._authority: Authority | None = None
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._ending = False
+        self._names = [
+            f"{settings.service}.{settings.namespace}.svc",
+            f"{settings.service}.{settings.namespace}.svc.cluster.local",
+        ]
+        self._children = ChildSettings(
+            image=settings.proxy_image, control=f"https://{self._names[0]}:{settings.discovery_port}"
+        )
+        self._secret = OwnSecret(api, settings.namespace, settings.secret, owner, self._renewed)
+        self.hub = Hub()
+        self.reports = Reports()
+        self.operator = Operator(
+            api,
+            lambda: load(settings.kubeconfig),
+            Scope(
+                namespace=settings.namespace,
+                identity=f"{settings.pod or 'operator'}-{secrets.token_hex(3)}@{_address(settings)}",
+                lease=settings.lease,
+                namespaces=settings.watch,
+                owner=owner,
+            ),
+            Proxies(put=self._put, gone=self._gone, synced=self.hub.sync, reports=self.reports),
+            Desired(children=self._wanted, shared=self._shared),
+        )
+        self.reports.changed = self.operator.reported
+        self.discovery = Discovery(
+            self.hub,
+            Authenticator(Reviewer(api, AUDIENCE, Identity), time.time),
+            Access(
+                allowed=self.operator.may_read,
+                zone=self.operator.store.zone,
+                connected=self.reports.connected,
+                reported=self._reported,
+                replica=f"system:serviceaccount:{settings.namespace}:{settings.account}" if settings.account else "",
+            ),
+            lambda event: None,
+        )
+
+    async def run(self) -> None:
+        """Until a signal: then unready, the Lease given back, proxies sent elsewhere, and all closed."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with contextlib.AsyncExitStack() as listeners:
+            await self._listen(listeners)
+            tasks = asyncio.ensure_future(self._tasks())
+            stopping = asyncio.ensure_future(stop.wait())
+            await asyncio.wait([tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            self._ending = True
+            self.discovery.end()
+            tasks.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await tasks
+
+    async def _tasks(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.operator.run(), name="operator")
+            tasks.create_task(self._serve(), name="discovery")
+
+    async def _listen(self, listeners: contextlib.AsyncExitStack) -> None:
+        view = admin.View(
+            ready=lambda: self.operator.ready and not self._ending,
+            registry=CollectorRegistry(),
+            config=lambda: {name: each.version for name, each in self._published()},
+            endpoints=lambda: {name: msgspec.Raw(each.body) for name, each in self._published()},
+        )
+        for address, full in ((self._settings.health, False), (self._settings.admin, True)):
+            if address is not None:
+                app = admin.application(view, full=full)
+                app.middlewares.append(self._alive)
+                runner = await admin.serve(app, *address)
+                listeners.push_async_callback(runner.cleanup)
+
+    @web.middleware
+    async def _alive(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        faults = self.operator.faults() if request.path == "/healthz" else []
+        if faults:
+            return web.Response(text="\n".join(faults) + "\n", status=503)
+        found: web.StreamResponse = await handler(request)
+        return found
+
+    async def _serve(self) -> None:
+        """Serves snapshots once there is a certificate, and follows what the Secret says."""
+        await self._first_secret()
+        runner = web.AppRunner(
+            self.discovery.app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=2.0
+        )
+        await runner.setup()
+        try:
+            host, port = self._settings.discovery
+            await web.TCPSite(runner, host, port, ssl_context=self._tls).start()
+            while True:
+                await asyncio.sleep(self._settings.secret_period)
+                await self._read_secret()
+        finally:
+            await runner.cleanup()
+
+    async def _first_secret(self) -> None:
+        while True:
+            if await self._read_secret():
+                return
+            await asyncio.sleep(RETRY)
+
+    async def _read_secret(self) -> bool:
+        try:
+            data = await self._secret.read(may_renew=self.operator.elector.leading)
+        except UNREACHABLE as error:
+            log.warning("secret not read", extra={"secret": self._settings.secret, "error": str(error)})
+            return False
+        found = certificates.held(data)
+        if found is None:
+            log.error("the secret holds no authority", extra={"secret": self._settings.secret})
+            return False
+        if self._authority is None or found.leaf != self._authority.leaf:
+            _use(self._tls, found.leaf)
+        trusted = self._authority is None or found.trusted != self._authority.trusted
+        keys = dict(data) != dict(self._data)
+        self._authority, self._data = found, data
+        if trusted or keys:
+            self.operator.everything_changed()
+        return True
+
+    def _renewed(self, data: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
+        found = certificates.renewed(certificates.held(data or {}), self._names, datetime.now(UTC))
+        return found.data() | session_keys.masters(data, secrets.token_bytes)
+
+    def _put(self, snapshot: Snapshot) -> None:
+        self.reports.published(snapshot)
+        self.hub.put(snapshot, session_keys.derived(self._data, snapshot.uid), self.operator.store.freshness)
+
+    def _gone(self, key: Key) -> None:
+        self.reports.gone(key)
+        self.hub.gone(key)
+
+    def _reported(self, key: Key, proxy: str, report: Report) -> None:
+        ack = (report.ack.version, "" if report.ack.ok else report.ack.error or "refused") if report.ack else None
+        health = {name: (each.known, each.usable) for name, each in report.health.items()}
+        self.reports.reported(key, proxy, ack, health)
+
+    def _wanted(self, service: BalancedService, result: Translated) -> Sequence[Object]:
+        assert result.snapshot is not None
+        return children(service, result.snapshot, result.admitted, self._children)
+
+    def _shared(self, namespace: str, owners: Collection[BalancedService]) -> Sequence[Object]:
+        if self._authority is None:
+            return []
+        return [authority(namespace, owners, self._authority.trusted.decode())]
+
+    def _published(self) -> Iterator[tuple[str, Published]]:
+        for key in sorted(self.operator.store.keys):
+            published = self.hub.get(key)
+            if published is not None:
+                yield "/".join(key), published
+
+
+def _address(settings: OperatorSettings) -> str:
+    host = f"[{settings.address}]" if ":" in settings.address else settings.address
+    return f"{host}:{settings.discovery[1]}"
+
+
+def _use(context: ssl.SSLContext, leaf: Pair) -> None:
+    """For connections from now on. OpenSSL takes a key from a file only; it is gone at once."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(leaf.certificate + leaf.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+async def run(settings: OperatorSettings) -> None:
+    """One operator process, until SIGTERM or SIGINT."""
+    api = Api(lambda: load(settings.kubeconfig), f"steelyard/{version('steelyard')}")
+    try:
+        await ControlPlane(settings, api, await _owner(settings, api)).run()
+    finally:
+        await api.close()
+
+
+async def _owner(settings: OperatorSettings, api: Api) -> Object | None:
+    """A reference to our own Deployment, so that what we make beside it goes with it."""
+    if not settings.deployment:
+        return None
+    try:
+        found = await api.json("GET", DEPLOYMENTS.path(settings.namespace, settings.deployment))
+    except UNREACHABLE as error:
+        log.warning("own deployment not found", extra={"deployment": settings.deployment, "error": str(error)})
+        return None
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": settings.deployment,
+        "uid": found["metadata"]["uid"],
+    }
