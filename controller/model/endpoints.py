@@ -174,7 +174,10 @@ def grant_record(item: Json) -> Grant:
 
 def fits_a_slice(address: str) -> bool:
     """Whether the API server lets an EndpointSlice hold it: no loopback, link-local or unspecified address."""
-    ip = ipaddress.ip_address(address)
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
     return not (ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast)
 
 

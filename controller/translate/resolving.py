@@ -144,9 +144,7 @@ def _through_selector(inputs: Inputs, service: BalancedService, backend: Backend
 
 def _fixed(backend: Backend, port: Port) -> Target:
     number = backend.port or port.target_port or port.port
-    if not isinstance(number, int):
-        message = f'targetPort "{number}" is a name, but what has no Service needs a number'
-        return Target(problem=Problem("PortNotFound", message))
+    assert isinstance(number, int)  # parse refuses a port's name for what has no named ports
     if backend.hostname is not None:
         return Target(hostname=backend.hostname, port=number)
     addresses = sorted(_canonical(backend.addresses or ()))
