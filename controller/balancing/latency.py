@@ -19,24 +19,14 @@ GREATEST_EXPONENT = 500.0  # e^709 is the greatest float
 MEDIAN_AGE = 1.0  # seconds
 
 
-class Median:
-    """The median latency of those `nodes` that have a sample, at most a second old."""
+def median(nodes: Iterable[Node], now: float, decay: float) -> float:
+    """Return the median latency of those that have one, brought to `now`, in seconds; 0 where none has.
 
-    __slots__ = ("_nodes", "_stamp", "_value")
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._nodes = nodes
-        self._stamp = float("-inf")
-        self._value = UNKNOWN
-
-    def at(self, now: float, decay: float) -> float:
-        """Return it in seconds, or UNKNOWN where no node has a sample. `decay` in seconds, above 0."""
-        if now - self._stamp >= MEDIAN_AGE:
-            known = sorted(node.ewma * exp((node.stamp - now) / decay) for node in self._nodes if node.ewma > 0.0)
-            size = len(known)
-            self._value = (known[(size - 1) // 2] + known[size // 2]) / 2 if known else UNKNOWN
-            self._stamp = now
-        return self._value
+    `decay` in seconds, above 0.
+    """
+    known = sorted(node.ewma * exp((node.stamp - now) / decay) for node in nodes if node.ewma > 0.0)
+    size = len(known)
+    return (known[(size - 1) // 2] + known[size // 2]) / 2 if known else 0.0
 
 
 class Latency:
@@ -46,11 +36,13 @@ class Latency:
     replaced at any time.
     """
 
-    __slots__ = ("_median", "terms")
+    __slots__ = ("_median", "_nodes", "_stamp", "terms")
 
     def __init__(self, terms: PeakEwma, nodes: Iterable[Node]) -> None:
         self.terms = terms
-        self._median = Median(nodes)
+        self._nodes = nodes
+        self._median = UNKNOWN
+        self._stamp = float("-inf")
 
     def observe(self, node: Node, now: float, kind: Kind, seconds: float, retry_after: float | None) -> None:
         """Learn from one attempt: `seconds` from its start to its head, or to its failure."""
@@ -59,12 +51,19 @@ class Latency:
                 self._sample(node, seconds, now)
             return
         if kind is not Kind.OK:
-            median = self._median.at(now, self.terms.decay)
-            seconds = max(seconds, min(max(self.terms.failure_penalty * median, PENALTY[0]), PENALTY[1]))
+            usual = self._usual(now)
+            seconds = max(seconds, min(max(self.terms.failure_penalty * usual, PENALTY[0]), PENALTY[1]))
             if retry_after is not None:
                 wait = min(retry_after, LONGEST_RETRY_AFTER) / self.terms.decay
-                seconds = max(seconds, median * exp(min(wait, GREATEST_EXPONENT)))  # back at the median after it
+                seconds = max(seconds, usual * exp(min(wait, GREATEST_EXPONENT)))  # back at the usual after it
         self._sample(node, seconds, now)
+
+    def _usual(self, now: float) -> float:
+        """Return the median, at most a second old."""
+        if now - self._stamp >= MEDIAN_AGE:
+            self._median = median(self._nodes, now, self.terms.decay) or UNKNOWN
+            self._stamp = now
+        return self._median
 
     def _sample(self, node: Node, seconds: float, now: float) -> None:
         if seconds > node.ewma:

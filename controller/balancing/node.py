@@ -90,7 +90,7 @@ class Node:
         self.limit = 0  # attempts at which it is full; 0 = none
         self.gate: Gate | None = None
         self.others = 0  # in flight in the pod's other workers, refreshed by the proxy shell
-        self.ewma = 0.0  # seconds; 0 = no sample yet
+        self.ewma = 0.0  # seconds; 0 = nothing known yet
         self.stamp = now  # when `ewma` was last brought up to date
         self.lag: dict[str, Lag] = {}  # rotation state per candidate set
         self.totals: tuple[Total, ...] = ()  # running sums that this node's attempts belong to

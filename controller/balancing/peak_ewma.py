@@ -12,7 +12,7 @@ from math import exp
 from random import Random
 
 from controller.balancing.draw import WeightedDraw
-from controller.balancing.latency import Median
+from controller.balancing.latency import UNKNOWN, median
 from controller.balancing.node import Node
 from controller.balancing.picker import CandidateSet, Options, Picker, PickRequest
 from controller.balancing.shares import by_group
@@ -26,7 +26,7 @@ def peak_ewma(candidates: CandidateSet, options: Options, random: Random) -> Pic
 class PeakEwmaPicker:
     """Chooses inside one share group. O(1). `decay` in seconds, above 0."""
 
-    __slots__ = ("_decay", "_draw", "_median", "_nodes", "_others", "_random", "_size", "_weights")
+    __slots__ = ("_decay", "_draw", "_nodes", "_others", "_random", "_size", "_weights")
 
     def __init__(self, weights: Mapping[Node, int], decay: float, random: Random) -> None:
         self._draw = WeightedDraw(dict.fromkeys(weights, 1), random)
@@ -35,7 +35,6 @@ class PeakEwmaPicker:
         self._size = len(self._nodes)
         self._others = self._size - 1
         self._decay = decay
-        self._median = Median(self._nodes)
         self._random = random.random
 
     def pick(self, request: PickRequest) -> Node:
@@ -58,10 +57,9 @@ class PeakEwmaPicker:
     def _cost(self, at: int, now: float) -> float:
         """Return the cost, and let an idle node's latency fall on the way: a bad one is tried again in the end."""
         node = self._nodes[at]
-        latency = node.ewma
-        if latency > 0.0:
-            latency = node.ewma = latency * exp((node.stamp - now) / self._decay)
-            node.stamp = now
+        if node.ewma > 0.0:
+            node.ewma *= exp((node.stamp - now) / self._decay)
         else:
-            latency = self._median.at(now, self._decay)
-        return latency * (node.load() + 1) / self._weights[at]
+            node.ewma = median(self._nodes, now, self._decay)  # a newcomer starts where the others are
+        node.stamp = now
+        return (node.ewma or UNKNOWN) * (node.load() + 1) / self._weights[at]

@@ -6,7 +6,7 @@ from math import e, exp
 
 import pytest
 
-from controller.balancing.latency import UNKNOWN, Latency, Median
+from controller.balancing.latency import UNKNOWN, Latency, median
 from controller.balancing.node import Kind, Node
 from controller.model.service import PeakEwma
 from tests.unit.balancing.sets import some_nodes
@@ -59,11 +59,11 @@ def test_a_failure_costs_the_penalty_however_fast_it_came(kind: Kind) -> None:
     assert nodes[0].ewma == pytest.approx(20 * 0.010)
 
 
-@pytest.mark.parametrize(("median", "penalty"), [(0.001, 0.1), (0.004, 0.1), (0.010, 0.2), (1.0, 5.0)])
-def test_the_penalty_is_at_least_a_tenth_of_a_second_and_at_most_five(median: float, penalty: float) -> None:
+@pytest.mark.parametrize(("usual", "penalty"), [(0.001, 0.1), (0.004, 0.1), (0.010, 0.2), (1.0, 5.0)])
+def test_the_penalty_is_at_least_a_tenth_of_a_second_and_at_most_five(usual: float, penalty: float) -> None:
     _, nodes = _learning(3)
     for node in nodes:
-        node.answered(0.0, Kind.OK, median)
+        node.answered(0.0, Kind.OK, usual)
 
     nodes[0].answered(0.0, Kind.ERROR, 0.001)
 
@@ -117,18 +117,31 @@ def test_a_client_that_left_counts_only_as_a_lower_bound() -> None:
     assert (node.ewma, node.stamp) == (0.300, 6.0)
 
 
-def test_the_median_is_of_the_nodes_with_a_sample_brought_to_now() -> None:
+def test_the_median_is_of_the_nodes_with_a_latency_brought_to_now() -> None:
     nodes = some_nodes(5)
-    median = Median(nodes)
-    assert median.at(0.0, DECAY) == UNKNOWN
+    assert median(nodes, 0.0, DECAY) == 0.0
 
     for node, ewma in zip(nodes, (0.040, 0.010, 0.020), strict=False):
         node.ewma = ewma
-    assert median.at(0.5, DECAY) == UNKNOWN, "at most once a second"
-    assert median.at(1.0, DECAY) == pytest.approx(0.020 * exp(-1 / DECAY))
+    assert median(nodes, 1.0, DECAY) == pytest.approx(0.020 * exp(-1 / DECAY))
 
     nodes[3].ewma = 0.030
-    assert median.at(DECAY, DECAY) == pytest.approx(0.025 / e)
+    assert median(nodes, DECAY, DECAY) == pytest.approx(0.025 / e)
+
+
+def test_the_penalty_goes_by_a_median_at_most_a_second_old() -> None:
+    _, nodes = _learning(3)
+    nodes[0].answered(0.0, Kind.ERROR, 0.001)
+    for node in nodes[1:]:
+        node.answered(0.5, Kind.OK, 0.010)
+    nodes[0].ewma = 0.0
+
+    nodes[0].answered(0.9, Kind.ERROR, 0.001)
+    assert nodes[0].ewma == pytest.approx(20 * UNKNOWN)
+
+    nodes[0].ewma = 0.0
+    nodes[0].answered(1.0, Kind.ERROR, 0.001)
+    assert nodes[0].ewma == pytest.approx(20 * 0.010 * exp(-0.5 / DECAY))
 
 
 def test_new_terms_hold_from_the_next_attempt() -> None:

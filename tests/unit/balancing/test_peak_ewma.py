@@ -50,12 +50,12 @@ def test_the_cheaper_of_two_is_picked_and_a_tie_goes_to_the_first_drawn() -> Non
     assert_shares(Counter(sequence(picker_of("PeakEWMA", flat_set(nodes)), 5000)), {fast: 1, slow: 1})
 
 
-def test_nodes_without_a_sample_start_at_the_median_of_the_known() -> None:
+def test_a_node_without_a_sample_starts_at_the_median_of_the_known() -> None:
     nodes = _known([0.010, 0.030, 0.0])
     picker = PeakEwmaPicker(dict.fromkeys(nodes, 1), DECAY, Random(1))
 
     assert picker._cost(2, 0.0) == pytest.approx(0.020)
-    assert nodes[2].ewma == 0.0, "so that its first answer counts in full"
+    assert nodes[2].ewma == pytest.approx(0.020)
 
 
 def test_without_any_sample_shares_are_even_and_load_decides() -> None:
