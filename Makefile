@@ -1,4 +1,4 @@
-# Four targets for people: demo, test, check, bench. Each sets up what it needs by itself; PYTHON= chooses the interpreter.
+# Targets for people: demo, test, check, bench, cluster. Each sets up what it needs by itself; PYTHON= chooses the interpreter.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ RUST   := $(shell find $(CODEC) -name '*.rs' -not -path '*/target/*' -o -name 'C
 CORE   := controller/model/*,controller/translate/*,controller/children/*,controller/balancing/*
 NATIVE := .make/native
 
-.PHONY: help demo test check bench tools
+.PHONY: help demo test check bench cluster cluster-down tools
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make check   format, lint, types, import contracts, unit and law tests: under a minute"
 	@echo "make test    everything that must hold before a merge"
 	@echo "make bench   speed and balance against peers, as ratios; writes reports/"
+	@echo "make cluster a real Kubernetes cluster on this machine, with the images of this checkout; make cluster-down ends it"
 	@echo "PYTHON=python3.12 make ... chooses the interpreter (3.11 or newer)"
 
 tools:
@@ -58,3 +59,9 @@ test: check
 
 bench: $(NATIVE)
 	@$(BIN)/python -m tests.bench
+
+cluster: $(NATIVE)
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: .make/venv
+	@$(BIN)/python -m tests.cluster down

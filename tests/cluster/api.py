@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -32,6 +33,14 @@ class ApiError(Exception):
 
 class CommandError(Exception):
     """A program that ended with an error: the message is its output."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """The project's, as a pod's `image` names them: registry/name:tag."""
+
+    controller: str
+    proxy: str
 
 
 def condition(of: Object, kind: str) -> str:

@@ -35,13 +35,12 @@ import re
 import secrets
 import tempfile
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from tests.cluster.api import Cluster, condition
+from tests.cluster.api import Cluster, Images, condition
 from tests.cluster.local import cluster as local
 from tests.cluster.local import images as builder
 from tests.cluster.local.layout import Layout
@@ -52,14 +51,6 @@ HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
 LIMIT = 120  # seconds for a test, without its fixtures
 CRD = "balancedservices.steelyard.dev"
-
-
-@dataclass(frozen=True)
-class Images:
-    """References, as a pod's `image` names them: registry/name:tag."""
-
-    controller: str
-    proxy: str
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 from tests.cluster.local import cache
 from tests.cluster.local.buildah import Buildah, BuildError
@@ -45,21 +43,20 @@ def ensure(buildah: Buildah, say: Say) -> None:
 
 
 def _bootstrap(buildah: Buildah) -> None:
-    with tempfile.TemporaryDirectory(prefix="steelyard-base-") as folder:
-        root = Path(folder) / "root"
-        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), *_mirror()]
-        environment = dict(os.environ, PATH=SYSTEM_PATH)
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise UnavailableError(f"debootstrap failed: {done.stdout.strip().splitlines()[-1]}")
-        for pattern in UNUSED:
-            for path in root.glob(pattern):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-        container = buildah("from", "scratch")
-        buildah("add", "--quiet", container, str(root), "/")
-        buildah("config", "--cmd", "python3", "--env", f"PATH={PATH}", container)
-        buildah("commit", "--quiet", "--rm", "--timestamp", "0", container, REFERENCE)
+    root = buildah.work / "root"
+    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), *_mirror()]
+    environment = dict(os.environ, PATH=SYSTEM_PATH)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UnavailableError(f"debootstrap failed: {done.stdout.strip().splitlines()[-1]}")
+    for pattern in UNUSED:
+        for path in root.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
+    container = buildah("from", "scratch")
+    buildah("add", "--quiet", container, str(root), "/")
+    buildah("config", "--cmd", "python3", "--env", f"PATH={PATH}", container)
+    buildah("commit", "--quiet", "--rm", "--timestamp", "0", container, REFERENCE)
 
 
 def _mirror() -> list[str]:

@@ -10,7 +10,6 @@ import json
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,9 +34,11 @@ class Image:
 
 
 class Buildah:
-    """Commands of buildah in the one store."""
+    """Commands of buildah in the one store. `work` is a folder for contexts, emptied before the next use."""
 
-    def __init__(self, store: Path, run: Path) -> None:
+    def __init__(self, store: Path, work: Path) -> None:
+        self.work = work
+        run = work / "run"
         self._options = ["--storage-driver", "overlay", "--root", str(store), "--runroot", str(run)]
 
     def __call__(self, command: str, *argv: str) -> str:
@@ -67,11 +68,14 @@ class Buildah:
 @contextmanager
 def opened() -> Iterator[Buildah]:
     """buildah with the cache's store, which one process at a time may use."""
-    store = cache.root() / "containers"
-    with cache.locked("containers"), tempfile.TemporaryDirectory(prefix="steelyard-buildah-") as run:
+    store, work = cache.root() / "containers", cache.root() / "work"
+    with cache.locked("containers"):
         if store.exists() and _size(store) > STORE_BYTES:
             shutil.rmtree(store)
-        yield Buildah(store, Path(run))
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        yield Buildah(store, work)
+        shutil.rmtree(work)
 
 
 def _size(folder: Path) -> int:

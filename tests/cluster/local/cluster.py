@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster.local import cache, cgroups, images, machine, node, programs
@@ -154,7 +155,8 @@ def end(layout: Layout) -> None:
     """Kill the first process if it lives, and remove what it left. Harmless if there is nothing."""
     if layout.pid.exists() and running(layout):
         pid = int(layout.pid.read_text())
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may just have ended by itself
+            os.kill(pid, signal.SIGKILL)
         while Path(f"/proc/{pid}").exists():  # it goes last, once the kernel has ended all the others
             time.sleep(0.02)
     cgroups.remove(layout.name)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster.local import base, cache, wheels
@@ -50,9 +48,10 @@ def app(say: Say) -> Image:
     def build(buildah: Buildah, reference: str, context: Path) -> None:
         say("building the test application's image")
         base.ensure(buildah, say)
-        with _context() as lower:
-            _fill(lower, "proxy", dependencies)
-            buildah.build("localhost/proxy-base", lower, "--target", "proxy-base")
+        lower = buildah.work / "proxy-base"
+        lower.mkdir()
+        _fill(lower, "proxy", dependencies)
+        buildah.build("localhost/proxy-base", lower, "--target", "proxy-base")
         shutil.copytree(APP, context, dirs_exist_ok=True)
         buildah.build(reference, context)
 
@@ -70,14 +69,10 @@ def _image(name: str, key: str, build: Callable[[Buildah, str, Path], None]) -> 
     reference = f"localhost/{name}:{key}"
 
     def make(folder: Path) -> None:
-        with opened() as buildah, _context() as context:
+        with opened() as buildah:
+            context = buildah.work / name
+            context.mkdir()
             build(buildah, reference, context)
             buildah.export(reference, folder)
 
     return Image(reference, cache.entry("images", name, key, make))
-
-
-@contextmanager
-def _context() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="steelyard-context-") as folder:
-        yield Path(folder)

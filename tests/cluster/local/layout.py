@@ -54,7 +54,7 @@ class Layout:
     @property
     def name(self) -> str:
         """Of its cgroup, under the root of every hierarchy."""
-        return f"steelyard-{self.state.name}"
+        return self.state.name
 
     @property
     def lock(self) -> Path:
