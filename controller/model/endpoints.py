@@ -51,13 +51,11 @@ class ServicePort(msgspec.Struct, frozen=True, kw_only=True):
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
-    uid: str = ""
     type: str = "ClusterIP"
     external_name: str = ""
     ports: tuple[ServicePort, ...] = ()
     cluster_ip: str = ""  # "" for headless ones
     families: tuple[str, ...] = ()  # `IPv4`, `IPv6`, the preferred one first
-    traffic_distribution: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -123,7 +121,6 @@ def service_record(item: Json) -> ServiceRecord:
     return ServiceRecord(
         namespace=meta.get("namespace") or DEFAULT_NAMESPACE,
         name=meta["name"],
-        uid=meta.get("uid") or "",
         type=spec.get("type") or "ClusterIP",
         external_name=spec.get("externalName") or "",
         ports=tuple(
@@ -135,7 +132,6 @@ def service_record(item: Json) -> ServiceRecord:
         ),
         cluster_ip="" if cluster_ip == "None" else cluster_ip,
         families=tuple(_list(spec, "ipFamilies")),
-        traffic_distribution=spec.get("trafficDistribution") or "",
     )
 
 

@@ -25,7 +25,7 @@ def join(slices: Iterable[Slice], port: str, families: Sequence[str], *, hints: 
     for piece in slices:
         if piece.address_type not in ("IPv4", "IPv6"):
             continue
-        number = next((each.number for each in piece.ports if each.name == port and each.number is not None), None)
+        number = next((each.number for each in piece.ports if each.name == port), None)
         if number is None:
             continue
         for entry in piece.endpoints:

@@ -71,8 +71,8 @@ def loop(inputs: Inputs, service: BalancedService) -> str | None:
     for backend in service.backends:
         if _is_own(inputs, service, backend):
             return (
-                f'backend "{backend.name}" resolves to Service {service.namespace}/{service.name}, which is this '
-                "object's own: requests would go round for ever; name the Service of the pods behind it"
+                f'backend "{backend.name}" leads back to Service {service.namespace}/{service.name}, which is this '
+                "object's own: requests would go round for ever; name what stands behind it"
             )
     return None
 
@@ -86,12 +86,15 @@ def _is_own(inputs: Inputs, service: BalancedService, backend: Backend) -> bool:
     if backend.addresses is not None:
         own = inputs.services.get(service.key)
         return own is not None and own.cluster_ip in _canonical(backend.addresses)
-    return backend.hostname is not None and _names_own(backend.hostname, service)
+    if backend.selector is not None:
+        own_labels = {**service.proxy.pod_labels, f"{GROUP}/balancedservice": service.name}
+        return service.proxy.mode == "Gateway" and backend.selector.items() <= own_labels.items()
+    return _names_own(backend.hostname or "", service)
 
 
 def _names_own(hostname: str, service: BalancedService) -> bool:
     """Whether cluster DNS, asked from a pod of this namespace, answers with the object's own Service."""
-    host = hostname.lower().rstrip(".")
+    host = hostname.rstrip(".")
     qualified = f"{service.name}.{service.namespace}"
     return host in (service.name, qualified, f"{qualified}.svc") or host.startswith(f"{qualified}.svc.")
 

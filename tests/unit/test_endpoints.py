@@ -41,7 +41,6 @@ def test_a_service_record_holds_what_is_read() -> None:
     assert record == ServiceRecord(
         namespace="store",
         name="shop",
-        uid="u-1",
         type="LoadBalancer",
         ports=(
             ServicePort(name="http", port=80, target_port="web"),
@@ -49,7 +48,6 @@ def test_a_service_record_holds_what_is_read() -> None:
         ),
         cluster_ip="10.96.0.1",
         families=("IPv6", "IPv4"),
-        traffic_distribution="PreferClose",
     )
     assert record.key == ("store", "shop")
 
