@@ -150,9 +150,6 @@ class Upstream:
         """Listed Nodes, as they are at the call."""
         return iter(self._members.listed)
 
-    def listed(self, node: Node) -> bool:
-        return node in self._members
-
     @property
     def sources(self) -> Sequence[Source]:
         """The backends with their Nodes."""
