@@ -65,8 +65,11 @@ impl Chunks {
                 continue;
             }
             if self.at == At::Trailers {
-                let taken =
-                    self.trailers.feed(&data[pos..], self.limits.head_bytes.saturating_sub(self.overhead), self.limits.fields)?;
+                let taken = self.trailers.feed(
+                    &data[pos..],
+                    self.limits.head_bytes.saturating_sub(self.overhead),
+                    self.limits.fields,
+                )?;
                 pos += taken;
                 if self.trailers.has_ended() {
                     self.at = At::Ended;

@@ -36,7 +36,9 @@ impl ResponseHead {
             let (start, end) = (field.name.start as usize, field.value.end as usize + 2);
             has_date |= field.kind == Kind::Date;
             match field.kind {
-                Kind::Dropped | Kind::Connection | Kind::KeepAlive | Kind::Te | Kind::Upgrade | Kind::RequestId => continue,
+                Kind::Dropped | Kind::Connection | Kind::KeepAlive | Kind::Te | Kind::Upgrade | Kind::RequestId => {
+                    continue
+                }
                 Kind::Trailer if framing != Framing::Chunked || self.framing != Framing::Chunked => continue,
                 Kind::ContentLength | Kind::TransferEncoding => {
                     out.extend_from_slice(&bytes[std::mem::take(&mut run)]);
