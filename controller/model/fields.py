@@ -45,7 +45,7 @@ def shown(value: object) -> str:
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):
-        text = f"a {type(value).__name__}"
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -105,15 +105,17 @@ class Choice(Plain):
 
 
 class Text(Plain):
-    """A string that `pattern` matches as a whole. `what` completes "must be …"."""
+    """A string that `pattern` matches as a whole. `what` completes "must be …"; a secret is never shown."""
 
-    def __init__(self, what: str, high: int, pattern: str = r"(?s:.*)", low: int = 0) -> None:
-        self.what, self.low, self.high, self.pattern = what, low, high, re.compile(pattern, re.ASCII)
+    def __init__(self, what: str, high: int, pattern: str = r"(?s:.*)", low: int = 0, secret: bool = False) -> None:
+        self.what, self.low, self.high, self.secret = what, low, high, secret
+        self.pattern = re.compile(pattern, re.ASCII)
 
     def read(self, value: object, path: str, faults: list[Fault]) -> str | Broken:
         if isinstance(value, str) and self.low <= len(value) <= self.high and self.pattern.fullmatch(value):
             return value
-        return refuse(faults, path, f"must be {self.what}, at most {self.high} characters, not {shown(value)}")
+        given = "" if self.secret else f", not {shown(value)}"
+        return refuse(faults, path, f"must be {self.what}, at most {self.high} characters{given}")
 
 
 class Checked:

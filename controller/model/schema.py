@@ -237,7 +237,7 @@ PROXY = Record(
     service_type=Choice("ClusterIP", "NodePort", "LoadBalancer"),
     service_annotations=_ANNOTATIONS,
     external_traffic_policy=Choice("Local", "Cluster"),
-    debug_key=Text("1 or more visible ASCII characters", 128, "[!-~]+"),
+    debug_key=Text("1 or more visible ASCII characters", 128, "[!-~]+", secret=True),
     resources=Group({"requests": _QUANTITIES, "limits": _QUANTITIES}),
     node_selector=Table(_LABELS, 32),
     tolerations=Listing(
