@@ -144,8 +144,7 @@ class ControlPlane:
         )
         await runner.setup()
         try:
-            host, port = self._settings.discovery
-            await web.TCPSite(runner, host, port, ssl_context=self._tls).start()
+            await web.SockSite(runner, admin.bound(*self._settings.discovery), ssl_context=self._tls).start()
             while True:
                 await asyncio.sleep(self._settings.secret_period)
                 await self._read_secret()

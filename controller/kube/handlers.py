@@ -110,6 +110,7 @@ class Front:
 
     async def run(self, started: Callable[[], None] = lambda: None) -> None:
         """For ever. `started` is called before each start but the first: what was missed must be listed."""
+        logging.getLogger("kopf").setLevel(logging.WARNING)  # else a line per event, with all settings beside it
         pause = 1.0
         while True:
             begun = time.monotonic()
@@ -147,6 +148,8 @@ class Front:
                     settings=settings(),
                     clusterwide=not self._namespaces,
                     namespaces=self._namespaces,
+                    # By default it is made of the user's name, which a numeric user has not. Only peering reads it.
+                    identity="steelyard",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
                     stop_flag=stop,
                 )
             finally:

@@ -129,13 +129,20 @@ class Reconciler:
                 self._statuses.pop(key, None)
             return None  # what it owns goes by garbage collection
         result, waits = translate(self._store.inputs, key), [random.uniform(*AGAIN)]
+        refused: ApiError | None = None
         if isinstance(service, BalancedService) and result.snapshot is not None:
             wanted = self._desired.children(service, result)
-            conflicts, later = await self._reconcile_children(key, owner.uid, wanted)
-            self._store.set_conflicts(key, conflicts)
-            waits += [CONFLICT] * bool(conflicts) + [LATER] * later
+            try:
+                conflicts, later = await self._reconcile_children(key, owner.uid, wanted)
+            except ApiError as error:
+                refused = error  # the status is told all the same
+            else:
+                self._store.set_conflicts(key, conflicts)
+                waits += [CONFLICT] * bool(conflicts) + [LATER] * later
         if self._store.owners.get(key) is not None:  # else it went while we waited
             waits.append(await self._reconcile_status(key, translate(self._store.inputs, key).status))
+        if refused is not None:
+            raise refused
         silent = [SILENT - report.age for report in self._store.inputs.reports.get(key, ())]
         return min(waits + [left + 0.1 for left in silent if left > 0])
 
