@@ -28,7 +28,7 @@ def say(line: str) -> None:
 def up() -> None:
     """Start it unless it runs; load the project's images; say how to use it."""
     own = local.LocalCluster(LAYOUT, say) if local.running(LAYOUT) else local.start(LAYOUT, say)
-    built = [*(images.project(target, say) for target in ("controller", "proxy")), images.app(say)]
+    built = [*images.project(say), images.app(say)]
     own.load("project", built)
     print("Images on every node:", *(f"\n    {image.reference}" for image in built), sep="")
     print(f"\nFrom this machine:\n    export KUBECONFIG={LAYOUT.kubeconfig}")

@@ -49,6 +49,7 @@ from tests.cluster.namespace import Namespace
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
+CANNOT = "no cluster here"
 LIMIT = 120  # seconds for a test, without its fixtures
 CRD = "balancedservices.steelyard.dev"
 
@@ -101,7 +102,7 @@ def cluster(say: Say) -> Iterator[Cluster]:
 def _cannot(reason: str) -> NoReturn:
     if os.environ.get("STEELYARD_REQUIRE_CLUSTER") == "1":
         pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(f"{CANNOT}: {reason}")
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +117,7 @@ def crd(cluster: Cluster) -> Cluster:
 def images(cluster: Cluster, say: Say) -> Images:
     if cluster.local is None:
         return Images(_given("steelyard-controller"), _given("steelyard-proxy"))
-    built = [builder.project(target, say) for target in ("controller", "proxy")]
+    built = builder.project(say)
     cluster.local.load("project", built)
     return Images(*(image.reference for image in built))
 
@@ -150,6 +151,8 @@ def namespace(cluster: Cluster, app_image: str, request: pytest.FixtureRequest) 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and CANNOT in report.longrepr[2]:
+        report.longrepr = (__file__, 1, report.longrepr[2])  # from one place, so that pytest says it once
     own = getattr(item, "funcargs", {}).get("namespace")
     if report.when == "call" and report.failed and isinstance(own, Namespace):
         report.sections.append((f"namespace {own}", own.described()))

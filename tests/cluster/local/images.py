@@ -27,9 +27,14 @@ def pause(program: Path) -> Image:
     return Image(PAUSE_IMAGE, _image("pause", cache.digest(program), build).layout)
 
 
-def project(target: str, say: Say) -> Image:
-    """`controller` or `proxy`, of the checkout as it is now."""
-    wheel, dependencies = wheels.project(say), wheels.locked(target, say)
+def project(say: Say) -> tuple[Image, Image]:
+    """The controller's and the proxy's, of the checkout as it is now."""
+    wheel = wheels.project(say)  # one for both: a file may change meanwhile
+    return _project("controller", wheel, say), _project("proxy", wheel, say)
+
+
+def _project(target: str, wheel: Path, say: Say) -> Image:
+    dependencies = wheels.locked(target, say)
 
     def build(buildah: Buildah, reference: str, context: Path) -> None:
         say(f"building the image steelyard-{target}")

@@ -27,7 +27,6 @@ def _built(module: Path, say: Say) -> Path:
     flags = f"-ldflags=-s -w {_version_flags(module)}".strip()
 
     def make(folder: Path) -> None:
-        say(f"building {module.name} from source")
         _compile(module, flags, folder, say)
         server = folder / "server"
         if server.exists():  # as Go names the program of go.etcd.io/etcd/server/v3
@@ -48,8 +47,9 @@ def _version_flags(module: Path) -> str:
 
 def _compile(module: Path, flags: str, folder: Path, say: Say) -> None:
     if not shutil.which("go"):
-        raise UnavailableError("the cluster's programs are built from source: missing a Go toolchain (go in PATH)")
+        raise UnavailableError("missing a Go toolchain (go in PATH), which builds the cluster's programs")
     command = ["go", "build", "-v", "-o", f"{folder}/", flags, "tool"]
+    say(f"building {module.name} from source")
     begun = said = time.monotonic()
     packages, last = 0, ""
     with subprocess.Popen(command, cwd=module, stderr=subprocess.PIPE, text=True) as process:
