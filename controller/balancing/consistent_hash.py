@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from random import Random
 
 from controller.balancing.bounded_load import Bound
-from controller.balancing.membership import memberships, random_key
+from controller.balancing.membership import Membership, memberships, random_key
 from controller.balancing.node import Node
 from controller.balancing.picker import CandidateSet, Options, Picker, PickRequest
 from controller.balancing.rendezvous import Rendezvous
@@ -21,27 +21,30 @@ from controller.model.service import ConsistentHash as Terms
 
 
 def consistent_hash(candidates: CandidateSet, options: Options, random: Random) -> Picker:
-    return ConsistentHash(candidates, options, random)
+    return ConsistentHashPicker(candidates, options, random)
 
 
 def prepare(candidates: CandidateSet, how: Terms) -> list[Table]:
     """Build the tables, or find them built. Touches no Node, so a thread may do it ahead of `consistent_hash`."""
-    return [table(how.table, group.identities, group.weights, 0) for group in memberships(candidates)]
+    return _tables(memberships(candidates), how)
 
 
-class ConsistentHash:
+def _tables(groups: list[Membership], how: Terms) -> list[Table]:
+    return [table(how.table, group.identities, group.weights, group.heaviest) for group in groups]
+
+
+class ConsistentHashPicker:
     """Two workers with the same members agree on every key, whatever they have seen."""
 
-    __slots__ = ("_bound", "_groups", "_nodes", "_random", "_ranking", "_table", "_tables", "_weights")
+    __slots__ = ("_bound", "_nodes", "_random", "_ranking", "_tables")
 
     def __init__(self, candidates: CandidateSet, options: Options, random: Random) -> None:
         how = options.algorithm.consistent_hash
         groups = memberships(candidates)
         self._nodes = [group.nodes for group in groups]
-        self._tables = prepare(candidates, how)
+        self._tables = _tables(groups, how)
         self._ranking = Rendezvous([group.group for group in groups], [group.total for group in groups])
-        self._weights = flat(candidates)
-        self._bound = Bound(self._weights, how.bounded_load, options.min_slots, options.scope)
+        self._bound = Bound(flat(candidates), how.bounded_load, options.min_slots, options.scope)
         self._random = random
 
     def pick(self, request: PickRequest) -> Node:

@@ -66,8 +66,9 @@ def usable(node: Node, now: float) -> bool:
 
 def eligible(sources: Iterable[Source], rules: Rules, now: float) -> Eligible:
     """`now`: seconds, monotonic. Same input, same output; the order of `sources` is kept."""
+    listed = tuple(sources)
     ranks: dict[int, list[Source]] = {}
-    for source in _standing(sources):
+    for source in _standing(listed):
         ranks.setdefault(source.priority, []).append(source)
     order = sorted(ranks)
     base = {rank: _distinct(ranks[rank]) for rank in order}
@@ -81,7 +82,8 @@ def eligible(sources: Iterable[Source], rules: Rules, now: float) -> Eligible:
         pickable = set(base[rank]) if load.panic else able[rank]
         if not pickable:
             continue
-        candidates, rungs = _candidates(ranks[rank], pickable, rules, now)
+        heaviest = max((s.weight for s in listed if s.priority == rank and s.per == "Endpoint"), default=0)
+        candidates, rungs = _candidates(ranks[rank], pickable, rules, now, heaviest)
         levels.append(Level(rank, load.percent, load.panic, candidates, rungs))
         if not load.panic:
             probing.update(node for node in pickable if node.ejected_until is not None)
@@ -116,7 +118,7 @@ def _distinct(sources: Iterable[Source]) -> tuple[Node, ...]:
 
 
 def _candidates(
-    sources: Sequence[Source], pickable: set[Node], rules: Rules, now: float
+    sources: Sequence[Source], pickable: set[Node], rules: Rules, now: float, heaviest: int
 ) -> tuple[CandidateSet, dict[str, Rung]]:
     shares, listed, rungs = [], [], {}
     for source in sources:
@@ -129,7 +131,7 @@ def _candidates(
 
     if rules.algorithm.type in HASHING:  # a moving weight would remap keys: no slow start
         by = rules.algorithm.consistent_hash.identity
-        members = weights.members(listed, lambda node: node.endpoint.hash_identity(by))
+        members = weights.members(listed, lambda node: node.endpoint.hash_identity(by), heaviest)
         return CandidateSet(weights.groups(shares), members), rungs
     if not rules.health.slow_start.window:
         return CandidateSet(weights.groups(shares)), rungs

@@ -23,6 +23,7 @@ class Membership(NamedTuple):
     weights: tuple[int, ...]  # over their greatest common divisor: equal ones are 1
     nodes: tuple[Node | None, ...]  # None: a member that may not be picked now
     total: int  # of the weights as given: the group's own weight
+    heaviest: float  # as told by the members, over the divisor; 0 = not told
 
 
 def memberships(candidates: CandidateSet) -> list[Membership]:
@@ -42,6 +43,7 @@ def memberships(candidates: CandidateSet) -> list[Membership]:
                 tuple(member.weight // divisor for member in members),
                 tuple(eligible.get(member.id) for member in members),
                 sum(member.weight for member in members),
+                max(member.heaviest for member in members) / divisor,
             )
         )
     return found

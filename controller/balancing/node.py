@@ -38,7 +38,8 @@ class Lag(Protocol):
 class Total:
     """This worker's attempts in flight on the nodes of one candidate set: bounded load needs it at each pick.
 
-    A policy that wants it puts it into `Node.totals` of its nodes, in place of an older one of the same scope.
+    A policy that wants it puts it into `Node.totals` of its nodes, in place of an older one of the same scope; that
+    one is wrong from then on.
     """
 
     __slots__ = ("inflight", "scope")

@@ -40,6 +40,7 @@ class Member(NamedTuple):
     group: str
     weight: int
     id: str  # the Node's identity
+    heaviest: float = 0.0  # the greatest weight configured in the group, present or not, in this scale; 0 = not told
 
 
 class CandidateSet(NamedTuple):

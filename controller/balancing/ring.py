@@ -17,16 +17,16 @@ POINTS = 160  # of the heaviest member; nginx's number
 class Ring:
     """Over one group's members, given by identity.
 
-    `heaviest` is the greatest weight configured in the group: taken from the members present, the removal of the
-    heaviest would change every other's number of points.
+    `heaviest` is the greatest weight configured in the group, 0 where only the members present can tell: then the
+    removal of the heaviest changes every other's number of points.
     """
 
     __slots__ = ("_owners", "_points")
 
     def __init__(
-        self, identities: Sequence[str], weights: Sequence[int], heaviest: int = 0, points: int = POINTS
+        self, identities: Sequence[str], weights: Sequence[int], heaviest: float = 0.0, points: int = POINTS
     ) -> None:
-        most = max(heaviest, *weights)
+        most = heaviest or max(weights)
         circle = sorted(
             (xxh64_intdigest(f"{identity}_{j}".encode()), at)
             for at, (identity, weight) in enumerate(zip(identities, weights, strict=True))

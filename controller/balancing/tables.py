@@ -14,7 +14,7 @@ from controller.balancing.maglev import Maglev
 from controller.balancing.rendezvous import Rendezvous
 from controller.balancing.ring import Ring
 
-Kind = Literal["Auto", "Rendezvous", "Maglev", "Ring"]
+Scheme = Literal["Auto", "Rendezvous", "Maglev", "Ring"]
 
 # `Auto` goes by the membership alone, since all proxies must agree. Here a rendezvous pick costs 7 µs.
 AUTO_RENDEZVOUS = 128
@@ -32,10 +32,10 @@ class Table(Protocol):
 
 
 @lru_cache(maxsize=REMEMBERED)
-def table(kind: Kind, identities: tuple[str, ...], weights: tuple[int, ...], heaviest: int) -> Table:
+def table(scheme: Scheme, identities: tuple[str, ...], weights: tuple[int, ...], heaviest: float) -> Table:
     """Build the table of one group. Raises ValueError when a Maglev table has no room for so many."""
-    if kind == "Ring":
+    if scheme == "Ring":
         return Ring(identities, weights, heaviest)
-    if kind == "Maglev" or (kind == "Auto" and len(identities) > AUTO_RENDEZVOUS):
+    if scheme == "Maglev" or (scheme == "Auto" and len(identities) > AUTO_RENDEZVOUS):
         return Maglev(identities, weights)
     return Rendezvous(identities, weights)

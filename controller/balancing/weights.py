@@ -55,13 +55,16 @@ def groups(shares: Iterable[Share], factor: Factor | None = None) -> tuple[Group
     )
 
 
-def members(shares: Iterable[Share], identity: Callable[[Node], str]) -> tuple[Member, ...]:
-    """What a hash table is built over, sorted by group and hash identity, without slow start."""
+def members(shares: Iterable[Share], identity: Callable[[Node], str], heaviest: int = 0) -> tuple[Member, ...]:
+    """What a hash table is built over, sorted by group and hash identity, without slow start.
+
+    `heaviest`: the greatest weight of an `Endpoint`-weighted backend, with endpoints or without; 0 = not told.
+    """
     due = _due(shares)
     found = [
-        Member(identity(node), group.name, weight, node.id)
+        Member(identity(node), group.name, weight, node.id, heaviest * weight / units if group.name == POOL else 0.0)
         for group, scaled in zip(due, _exact(due), strict=True)
-        for node, weight in zip(group.units, scaled, strict=True)
+        for (node, units), weight in zip(group.units.items(), scaled, strict=True)
     ]
     return tuple(sorted(found, key=lambda member: (member.group, member.identity)))
 

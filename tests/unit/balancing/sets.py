@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from random import Random
+from typing import TypeVar
 
 from controller.balancing.node import Node
 from controller.balancing.picker import Candidate, CandidateSet, Group, Member, Options, Picker, PickRequest
 from controller.balancing.policies import POLICIES
 from controller.model.endpoints import Endpoint
-from controller.model.service import Algorithm, AlgorithmType, ConsistentHash
+from controller.model.service import Algorithm, ConsistentHash
+
+T = TypeVar("T")
 
 
 def some_nodes(count: int, first: int = 1) -> list[Node]:
@@ -52,9 +54,8 @@ def picker_of(policy: str, candidates: CandidateSet, seed: int = 1, options: Opt
     return POLICIES[policy](candidates, options or Options(), Random(seed))
 
 
-def hashing(kind: AlgorithmType = "ConsistentHash", min_slots: int = 2, **how: object) -> Options:
-    algorithm = Algorithm(type=kind, consistent_hash=ConsistentHash(**how))  # type: ignore[arg-type] - keywords of any
-    return Options(algorithm=algorithm, min_slots=min_slots)
+def hashing(how: ConsistentHash = ConsistentHash()) -> Options:  # noqa: B008 - immutable
+    return Options(algorithm=Algorithm(type="ConsistentHash", consistent_hash=how))
 
 
 def names(nodes: Sequence[Node]) -> dict[Node, str]:
@@ -67,12 +68,10 @@ def sequence(picker: Picker, picks: int, tried: Sequence[Node] = (), now: float 
     return [picker.pick(PickRequest(now, None, tried)) for _ in range(picks)]
 
 
-def assert_shares(
-    counts: Mapping[Node, int] | Counter[Node], weights: Mapping[Node, float], sigmas: float = 5.0
-) -> None:
+def assert_shares(counts: Mapping[T, int], weights: Mapping[T, float], sigmas: float = 5.0) -> None:
     """Each count is within five sigma of its binomial expectation: a false alarm in 1.7 million."""
     picks, whole = sum(counts.values()), sum(weights.values())
-    for node, weight in weights.items():
+    for item, weight in weights.items():
         share = weight / whole
         allowed = sigmas * sqrt(picks * share * (1 - share)) + 1e-9
-        assert abs(counts.get(node, 0) - picks * share) <= allowed, (node, counts.get(node, 0), picks * share)
+        assert abs(counts.get(item, 0) - picks * share) <= allowed, (item, counts.get(item, 0), picks * share)

@@ -12,6 +12,8 @@ import pytest
 from controller.balancing.bounded_load import OTHERS_AGE, Bound
 from controller.balancing.node import Kind, Node, Total
 from controller.balancing.picker import PickRequest
+from controller.balancing.tables import Scheme
+from controller.model.service import ConsistentHash
 from tests.unit.balancing.sets import flat_set, group_of, hashing, picker_of, set_of, some_nodes
 
 
@@ -48,6 +50,20 @@ def test_admission_is_the_cap_of_the_formula(percent: int, least: int) -> None:
         admitted = [bound.admits(node, now) for node in nodes]
         assert admitted == [node.load() + 1 <= _cap(nodes, node, percent, least) for node in nodes]
         assert any(admitted), "the caps sum to more than the requests in flight"
+
+
+def test_admission_stays_right_while_the_set_changes_under_requests_in_flight() -> None:
+    """Nodes leave and come back, carrying attempts that an older total has counted."""
+    random = Random(12)
+    pool = some_nodes(6)
+    at_work: list[Node] = []
+    for _ in range(200):
+        nodes = {node: random.randint(1, 3) for node in random.sample(pool, random.randint(1, 6))}
+        bound = Bound(nodes, 125, 2, "0")
+        for _ in range(random.randint(0, 12)):
+            _attempts(random, dict.fromkeys(pool, 1), at_work)
+            for node in nodes:
+                assert bound.admits(node, 0.0) == (node.load() + 1 <= _cap(nodes, node, 125, 2))
 
 
 def test_the_others_sum_is_read_at_most_every_five_milliseconds() -> None:
@@ -103,7 +119,7 @@ def test_off_means_any_load_is_admitted_and_the_first_choice_is_the_last_resort(
 def test_one_hot_key_fills_no_endpoint_over_its_bound() -> None:
     """With no completions, and in the key's own order; the bound is exact, not the mean plus something."""
     nodes = some_nodes(10)
-    picker = picker_of("ConsistentHash", flat_set(nodes), options=hashing(bounded_load=125))
+    picker = picker_of("ConsistentHash", flat_set(nodes), options=hashing(ConsistentHash(bounded_load=125)))
     by_node = dict.fromkeys(nodes, 1)
 
     for _ in range(500):
@@ -116,15 +132,15 @@ def test_one_hot_key_fills_no_endpoint_over_its_bound() -> None:
 
 
 @pytest.mark.parametrize("table", ["Rendezvous", "Maglev", "Ring"])
-def test_the_first_candidate_that_qualifies_is_never_passed_over(table: str) -> None:
+def test_the_first_candidate_that_qualifies_is_never_passed_over(table: Scheme) -> None:
     """Brute force over the key's order, which a picker without a bound shows by `tried`."""
     random = Random(11)
     weights = dict(zip(some_nodes(6), [3, 3, 2, 2, 1, 1], strict=True))
     nodes = list(weights)
     candidates = flat_set(nodes, list(weights.values()), ineligible=[nodes[5]])
     eligible = {node: weight for node, weight in weights.items() if node is not nodes[5]}
-    plain = picker_of("ConsistentHash", candidates, options=hashing(table=table, bounded_load=0))
-    bounded = picker_of("ConsistentHash", candidates, options=hashing(table=table, bounded_load=125))
+    plain = picker_of("ConsistentHash", candidates, options=hashing(ConsistentHash(table=table, bounded_load=0)))
+    bounded = picker_of("ConsistentHash", candidates, options=hashing(ConsistentHash(table=table, bounded_load=125)))
 
     at_work: list[Node] = []
     for turn in range(1500):
@@ -163,8 +179,10 @@ def test_twenty_thousand_keys_on_a_coarse_ring_stay_within_the_bound(percent: in
     """Unbounded, rings this coarse put several times the mean on one endpoint."""
     nodes = some_nodes(20)
     weights = [1] * 19 + [160]  # one point for each of the light ones
-    free = picker_of("ConsistentHash", flat_set(nodes[:19], [1] * 19), options=hashing(table="Ring", bounded_load=0))
-    picker = picker_of("ConsistentHash", flat_set(nodes, weights), options=hashing(table="Ring", bounded_load=percent))
+    coarse = flat_set(nodes[:19], [1] * 19)
+    free = picker_of("ConsistentHash", coarse, options=hashing(ConsistentHash(table="Ring", bounded_load=0)))
+    ring = hashing(ConsistentHash(table="Ring", bounded_load=percent))
+    picker = picker_of("ConsistentHash", flat_set(nodes, weights), options=ring)
     for number in range(4000):
         picker.pick(PickRequest(0.0, b"%d" % number)).start(0.0)
 
@@ -176,7 +194,7 @@ def test_twenty_thousand_keys_on_a_coarse_ring_stay_within_the_bound(percent: in
 def test_groups_are_bounded_over_the_whole_set() -> None:
     a, b = some_nodes(2), some_nodes(2, first=10)
     candidates = set_of(group_of(a, [45, 45], "x"), group_of(b, [5, 5], "y"))
-    picker = picker_of("ConsistentHash", candidates, options=hashing(bounded_load=100))
+    picker = picker_of("ConsistentHash", candidates, options=hashing(ConsistentHash(bounded_load=100)))
 
     for _ in range(200):
         picker.pick(PickRequest(0.0, b"hot")).start(0.0)

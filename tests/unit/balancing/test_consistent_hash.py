@@ -6,23 +6,26 @@ from collections import Counter
 
 import pytest
 
-from controller.balancing.consistent_hash import ConsistentHash
+from controller.balancing.consistent_hash import ConsistentHashPicker
+from controller.balancing.eligible import Rules, Source, eligible
 from controller.balancing.maglev import Maglev
 from controller.balancing.node import Node
 from controller.balancing.picker import CandidateSet, PickRequest
 from controller.balancing.rendezvous import Rendezvous
+from controller.balancing.tables import Scheme
+from controller.model.service import Algorithm, ConsistentHash
 from tests.unit.balancing.sets import assert_shares, flat_set, group_of, hashing, picker_of, set_of, some_nodes
 
 KEYS = [b"session-%d" % number for number in range(8000)]
 
 
-def _homes(candidates: CandidateSet, table: str = "Auto", seed: int = 1, keys: list[bytes] = KEYS) -> list[str]:
-    picker = picker_of("ConsistentHash", candidates, seed, hashing(table=table, bounded_load=0))
+def _homes(candidates: CandidateSet, table: Scheme = "Auto", seed: int = 1, keys: list[bytes] = KEYS) -> list[str]:
+    picker = picker_of("ConsistentHash", candidates, seed, hashing(ConsistentHash(table=table, bounded_load=0)))
     return [picker.pick(PickRequest(0.0, key)).id for key in keys]
 
 
 @pytest.mark.parametrize("table", ["Rendezvous", "Maglev", "Ring"])
-def test_workers_agree_on_every_key_whatever_the_order_of_their_input(table: str) -> None:
+def test_workers_agree_on_every_key_whatever_the_order_of_their_input(table: Scheme) -> None:
     here = flat_set(some_nodes(9), list(range(1, 10)))
     there = flat_set(list(reversed(some_nodes(9))), list(range(9, 0, -1)))
 
@@ -30,7 +33,7 @@ def test_workers_agree_on_every_key_whatever_the_order_of_their_input(table: str
 
 
 @pytest.mark.parametrize("table", ["Rendezvous", "Maglev", "Ring"])
-def test_an_ejection_moves_only_its_own_keys_and_they_come_back(table: str) -> None:
+def test_an_ejection_moves_only_its_own_keys_and_they_come_back(table: Scheme) -> None:
     nodes = some_nodes(8)
     before = _homes(flat_set(nodes), table)
     during = _homes(flat_set(nodes, ineligible=[nodes[3]]), table)
@@ -48,7 +51,7 @@ def _backends(a: list[Node], b: list[Node]) -> CandidateSet:
 
 @pytest.mark.parametrize("table", ["Rendezvous", "Ring"])
 @pytest.mark.parametrize("size", [2, 10])
-def test_a_removal_inside_a_backend_moves_no_key_of_another(table: str, size: int) -> None:
+def test_a_removal_inside_a_backend_moves_no_key_of_another(table: Scheme, size: int) -> None:
     """One flat weighted table moves 9.98 % of all keys with two backends of two pods."""
     a, b = some_nodes(size), some_nodes(size, first=100)
     before = _homes(_backends(a, b), table)
@@ -70,14 +73,14 @@ def test_shares_follow_the_backends_weights_and_the_endpoints_inside() -> None:
     candidates = set_of(group_of(a, [30, 30, 30], "x"), group_of(b, [5, 5], "y"))
     weights = {node.id: 30.0 for node in a} | {node.id: 5.0 for node in b}
 
-    assert_shares(Counter(_homes(candidates)), weights)  # type: ignore[arg-type] - of ids
+    assert_shares(Counter(_homes(candidates)), weights)
 
 
 def test_an_endpoint_in_two_backends_is_reached_through_either() -> None:
     a, b = some_nodes(2)
     candidates = set_of(group_of([a], [1], "x"), group_of([a, b], [1, 1], "y"))
 
-    assert_shares(Counter(_homes(candidates)), {a.id: 2.0, b.id: 1.0})  # type: ignore[dict-item, arg-type] - of ids
+    assert_shares(Counter(_homes(candidates)), {a.id: 2.0, b.id: 1.0})
 
 
 def test_at_rest_a_key_goes_home_and_all_its_choices_follow_in_order() -> None:
@@ -93,7 +96,7 @@ def test_at_rest_a_key_goes_home_and_all_its_choices_follow_in_order() -> None:
 
 def test_when_all_are_tried_and_no_bound_is_set_the_key_goes_home() -> None:
     nodes = some_nodes(4)
-    picker = picker_of("ConsistentHash", flat_set(nodes), options=hashing(bounded_load=0))
+    picker = picker_of("ConsistentHash", flat_set(nodes), options=hashing(ConsistentHash(bounded_load=0)))
 
     assert picker.pick(PickRequest(0.0, b"k")) is picker.pick(PickRequest(0.0, b"k", nodes))
 
@@ -103,7 +106,7 @@ def test_auto_is_chosen_by_each_groups_members_ineligible_ones_included() -> Non
     candidates = set_of(group_of(large, [1] * 129, "x"), group_of(small, [1] * 3, "y"), ineligible=large[:100])
     picker = picker_of("ConsistentHash", candidates, options=hashing())
 
-    assert isinstance(picker, ConsistentHash)
+    assert isinstance(picker, ConsistentHashPicker)
     assert [Maglev, Rendezvous] == [type(found) for found in picker._tables]
 
 
@@ -112,3 +115,15 @@ def test_a_request_without_a_key_goes_anywhere() -> None:
     picker = picker_of("ConsistentHash", flat_set(nodes), options=hashing())
 
     assert_shares(Counter(picker.pick(PickRequest(0.0)) for _ in range(4000)), dict.fromkeys(nodes, 1.0))
+
+
+def test_rings_go_by_the_heaviest_weight_configured_whoever_is_there() -> None:
+    """The heaviest backend of the pool loses its last endpoint: the light ones keep their points, and their keys."""
+    light, heavy = some_nodes(3), some_nodes(1, first=50)
+    rules = Rules(Algorithm(type="ConsistentHash", consistent_hash=ConsistentHash(table="Ring", bounded_load=0)))
+
+    def homes(present: list[Node]) -> list[str]:
+        sources = Source("light", 1, "Endpoint", 0, light), Source("heavy", 4, "Endpoint", 0, present)
+        return _homes(eligible(sources, rules, 0.0).levels[0].candidates, "Ring")
+
+    assert {heavy[0].id} == {old for old, new in zip(homes(heavy), homes([]), strict=True) if old != new}

@@ -14,7 +14,7 @@ from xxhash import xxh64_intdigest
 from controller.balancing.maglev import SIZE, Maglev, fill
 from controller.balancing.rendezvous import RECENT, Rendezvous
 from controller.balancing.ring import Ring
-from controller.balancing.tables import AUTO_RENDEZVOUS, Table, table
+from controller.balancing.tables import AUTO_RENDEZVOUS, Scheme, Table, table
 
 FIVE = tuple(f"10.0.0.{number}:8080" for number in range(1, 6))
 KEYS = [b"user-%d" % number for number in range(20_000)]
@@ -49,10 +49,10 @@ def test_the_golden_vectors(key: bytes, digest: str, rendezvous: list[int], magl
     assert table("Ring", FIVE, _even(5), 0).first(key) + 1 == ring
 
 
-@pytest.mark.parametrize("kind", ["Rendezvous", "Maglev", "Ring"])
+@pytest.mark.parametrize("scheme", ["Rendezvous", "Maglev", "Ring"])
 @pytest.mark.parametrize("weights", [(1,) * 7, (1, 2, 3, 4, 5, 6, 7)])
-def test_the_order_begins_at_home_and_holds_each_member_once(kind: str, weights: tuple[int, ...]) -> None:
-    found = table(kind, _identities(7), weights, 0)  # type: ignore[arg-type] - one of the kinds
+def test_the_order_begins_at_home_and_holds_each_member_once(scheme: Scheme, weights: tuple[int, ...]) -> None:
+    found = table(scheme, _identities(7), weights, 0)
 
     for key in KEYS[:300]:
         order = list(found.order(key))
@@ -60,14 +60,14 @@ def test_the_order_begins_at_home_and_holds_each_member_once(kind: str, weights:
         assert sorted(order) == list(range(7))
 
 
-@pytest.mark.parametrize("kind", ["Rendezvous", "Ring"])
+@pytest.mark.parametrize("scheme", ["Rendezvous", "Ring"])
 @pytest.mark.parametrize("weights", [(3,) * 10, (1, 1, 2, 2, 3, 3, 4, 4, 5, 5)])
-def test_removing_one_moves_its_own_keys_only(kind: str, weights: tuple[int, ...]) -> None:
+def test_removing_one_moves_its_own_keys_only(scheme: Scheme, weights: tuple[int, ...]) -> None:
     identities = _identities(10)
-    before = table(kind, identities, weights, 5)  # type: ignore[arg-type] - one of the kinds
+    before = table(scheme, identities, weights, 5)
     left = [at for at in range(10) if at != 4]
-    after = table(  # type: ignore[call-arg]
-        kind,  # type: ignore[arg-type]
+    after = table(
+        scheme,
         tuple(identities[at] for at in left),
         tuple(weights[at] for at in left),
         5,
@@ -90,9 +90,10 @@ def test_the_heaviest_may_leave_a_ring_without_moving_other_keys() -> None:
 
 def test_an_added_endpoint_only_gains_keys() -> None:
     identities = _identities(10)
-    for kind in ("Rendezvous", "Ring"):
-        before = _homes(table(kind, identities[:9], _even(9), 0), identities)  # type: ignore[arg-type]
-        after = _homes(table(kind, identities, _even(10), 0), identities)  # type: ignore[arg-type]
+    schemes: tuple[Scheme, ...] = ("Rendezvous", "Ring")
+    for scheme in schemes:
+        before = _homes(table(scheme, identities[:9], _even(9), 0), identities)
+        after = _homes(table(scheme, identities, _even(10), 0), identities)
         assert {identities[9]} == {new for old, new in zip(before, after, strict=True) if old != new}
 
 

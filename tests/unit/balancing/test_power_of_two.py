@@ -52,7 +52,7 @@ def test_every_ordered_pair_is_drawn_as_often_as_it_should_be(weights: list[int]
     pairs = Counter(zip(asked[::2], asked[1::2], strict=True))
 
     expected = {(a, b): by_node[a] / whole * by_node[b] / (whole - by_node[a]) for a, b in permutations(nodes, 2)}
-    assert_shares(pairs, expected)  # type: ignore[arg-type] - of pairs
+    assert_shares(pairs, expected)
 
 
 @pytest.mark.parametrize("weights", [[1] * 10, [4, 4, 3, 2, 2, 1, 1]])

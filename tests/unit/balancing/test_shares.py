@@ -39,7 +39,7 @@ def test_ninety_to_ten_stays_so_under_load(policy: str, heavy: int, light: int) 
             gone = at_work.pop(random.randrange(len(at_work)))
             gone.inflight -= 1
 
-    assert_shares(counts, {"stable": 90, "canary": 10})  # type: ignore[arg-type] - of names
+    assert_shares(counts, {"stable": 90, "canary": 10})
     assert set(b).isdisjoint(a)
 
 
