@@ -21,6 +21,7 @@ from controller.kube.events import Recorder, Said
 from controller.kube.store import ChildKey, Owner, Store
 from controller.kube.workqueue import Workqueue
 from controller.kube.writers import NotLeadingError, Writers, covers, ownership
+from controller.model.conditions import transition
 from controller.model.service import BalancedService
 from controller.translate import Translated, translate
 from controller.translate.fleet import SILENT
@@ -186,7 +187,9 @@ class Reconciler:
         if written is not None and written.uid != owner.uid:
             written = None
         last = written.status if written is not None else owner.status
-        desired = status.as_dict() | {"conditions": conditions(last.get("conditions") or (), status)}
+        before = last.get("conditions") or ()
+        conditions = transition(before, status.facts, status.observed_generation, datetime.now(UTC))
+        desired = status.as_dict() | {"conditions": conditions}
         # Others may have conditions of their own there. After a take-over a field of ours that is left out now
         # could be among what is not: then one write more, which changes nothing.
         if desired == last and covers(owner.status, desired):
@@ -199,7 +202,7 @@ class Reconciler:
         if answer is None:
             return LATER
         self._statuses[key] = _Written(owner.uid, desired, time.monotonic())
-        self._say(key, owner, last.get("conditions") or (), desired["conditions"])
+        self._say(key, owner, before, conditions)
         self._seen(key, answer)
         return AGAIN[1]
 
@@ -221,27 +224,6 @@ class Reconciler:
             self._recorder.say(
                 Said(key, owner.uid, "Normal" if good else "Warning", condition["reason"], condition["type"], note)
             )
-
-
-def conditions(before: Collection[Object], status: Status) -> list[Object]:
-    """As the API has them; `lastTransitionTime` moves only with `status`."""
-    known = {each["type"]: each for each in before}
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    found = []
-    for fact in status.facts:
-        old = known.get(fact.type)
-        since = old["lastTransitionTime"] if old is not None and old["status"] == fact.status else now
-        found.append(
-            {
-                "type": fact.type,
-                "status": fact.status,
-                "reason": fact.reason,
-                "message": fact.message,
-                "observedGeneration": status.observed_generation,
-                "lastTransitionTime": since,
-            }
-        )
-    return found
 
 
 def _child_key(child: Object) -> ChildKey:

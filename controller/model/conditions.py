@@ -8,31 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
+
+import msgspec
 
 ConditionType = Literal["Accepted", "ResolvedRefs", "Programmed", "Ready"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 
-# The reasons of each type. One that is True has its own name as its reason, but for Programmed without proxies.
-REASONS: Mapping[ConditionType, tuple[str, ...]] = {
-    "Accepted": ("Accepted", "Invalid", "Conflict", "Unsupported"),
-    "ResolvedRefs": ("ResolvedRefs", "BackendNotFound", "PortNotFound", "RefNotPermitted", "Invalid"),
-    "Programmed": ("Programmed", "Pending", "NoProxiesReady", "NoProxies"),
-    "Ready": ("Ready", "NoEndpoints", "AllEjected", "Invalid"),
-}
+# Accepted, ResolvedRefs, Programmed and Ready are the reasons of what is well.
+Reason = Literal[
+    "Accepted",
+    "Invalid",
+    "Conflict",
+    "Unsupported",
+    "ResolvedRefs",
+    "BackendNotFound",
+    "PortNotFound",
+    "RefNotPermitted",
+    "Programmed",
+    "Pending",
+    "NoProxiesReady",
+    "NoProxies",
+    "Ready",
+    "NoEndpoints",
+    "AllEjected",
+]
 
 
-class Fact(Protocol):
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """A condition without its times."""
 
-    @property
-    def type(self) -> ConditionType: ...
-    @property
-    def status(self) -> ConditionStatus: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def message(self) -> str: ...
+    type: ConditionType
+    status: ConditionStatus
+    reason: Reason
+    message: str = ""
 
 
 def transition(

@@ -16,11 +16,10 @@ from __future__ import annotations
 from controller.translate.assembling import Translated, translate, translate_all
 from controller.translate.gathering import gather
 from controller.translate.inputs import BackendHealth, Given, Inputs, Key, ProxyReport, given
-from controller.translate.status import Fact, Status
+from controller.translate.status import Status
 
 __all__ = [
     "BackendHealth",
-    "Fact",
     "Given",
     "Inputs",
     "Key",

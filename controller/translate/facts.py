@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from controller.model.conditions import Fact, Reason
 from controller.model.endpoints import fits_a_slice
 from controller.model.service import BalancedService
 from controller.translate.counting import Count
 from controller.translate.fleet import Fleet
 from controller.translate.inputs import ProxyReport
-from controller.translate.status import Fact, told
+from controller.translate.status import told
 
 _WAITING = "the last accepted configuration keeps serving"
 
@@ -73,7 +74,7 @@ def programmed(fleet: Fleet) -> Fact:
     return _not_programmed("Pending", told(parts))
 
 
-def _not_programmed(reason: str, message: str) -> Fact:
+def _not_programmed(reason: Reason, message: str) -> Fact:
     return Fact(type="Programmed", status="False", reason=reason, message=message)
 
 

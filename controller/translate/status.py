@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
+from controller.model.conditions import Fact
+
 LONGEST = 1024  # characters of a message: people read it in a terminal, and it is stored with each object
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition without its times: the writer keeps `lastTransitionTime` while `status` stays."""
-
-    type: Literal["Accepted", "ResolvedRefs", "Programmed", "Ready"]
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str = ""
 
 
 class BackendStatus(msgspec.Struct, frozen=True, kw_only=True):
