@@ -13,6 +13,7 @@ from controller.balancing import affinity
 from controller.balancing.affinity import Bindings, Keys
 from controller.balancing.eligible import Rules, Source, eligible, usable
 from controller.balancing.latency import Latency
+from controller.balancing.locality import Place
 from controller.balancing.node import Node, Observer
 from controller.balancing.outlier import INTERVAL, Outlier
 from controller.balancing.picker import PickRequest
@@ -49,7 +50,7 @@ class Upstream:
         self.on_gone: NodeHook | None = None
         self.on_returned: NodeHook | None = None
         self.chosen = NOTHING
-        self._seat = seat
+        self._place = seat.place
         self._timers = timers
         self._random = seat.random(self.name)
         self._members = Membership(self._make)
@@ -121,6 +122,12 @@ class Upstream:
 
     def rekey(self, keys: Keys) -> None:
         self._bindings.rekey(keys)
+
+    def place(self, place: Place) -> None:
+        """Where this process runs: what is near follows from it."""
+        self._place = place
+        self._rules = self._ruling(self.snapshot)
+        self._decide()
 
     def judge(self, node: Node, *, healthy: bool) -> None:
         """An active check's verdict."""
@@ -218,7 +225,7 @@ class Upstream:
         self._pickers.build(chosen, self._rules.algorithm)
 
     def _ruling(self, snapshot: Snapshot) -> Rules:
-        return Rules(snapshot.algorithm, snapshot.health, snapshot.locality.prefer, self._seat.place)
+        return Rules(snapshot.algorithm, snapshot.health, snapshot.locality.prefer, self._place)
 
     def __repr__(self) -> str:
         return f"<Upstream {self.name} {self._rules.algorithm.type} {self.usable}/{self.known} usable>"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from controller.balancing.affinity import Keys
+from controller.balancing.locality import Place
 from controller.model.endpoints import Endpoint
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort
 from controller.proxy.seat import Seat
@@ -56,6 +57,12 @@ class Upstreams:
         self._keys[key] = keys
         for upstream in self._ports.get(key, {}).values():
             upstream.rekey(keys)
+
+    def place(self, place: Place) -> None:
+        """This process has learnt where it runs."""
+        self._seat = replace(self._seat, place=place)
+        for upstream in self:
+            upstream.place(place)
 
     def get(self, key: Key, port: str) -> Upstream | None:
         return self._ports.get(key, {}).get(port)

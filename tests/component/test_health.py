@@ -343,18 +343,17 @@ async def test_first_checks_are_spread_over_the_interval(checked: Checked) -> No
 
 async def test_a_shortage_of_our_own_says_nothing_about_the_endpoint() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    async with backend() as endpoint, check_session() as session:
-        assert await probe(session, "HTTP", "127.0.0.1", endpoint.port, _terms()) is True
-        spare = socket.socket()
-        lowest = spare.fileno()
-        spare.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-        try:
-            found = [await probe(session, kind, "127.0.0.1", endpoint.port, _terms()) for kind in ("HTTP", "TCP")]
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    async with check_session() as session:
+        with socket.create_server(("127.0.0.1", 0)) as endpoint, socket.socket() as spare:
+            port, lowest = endpoint.getsockname()[1], spare.fileno()
+            spare.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))  # no descriptor is to be had
+            try:
+                found = [await probe(session, kind, "127.0.0.1", port, _terms()) for kind in ("HTTP", "TCP")]
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-        assert found == [None, None]
+    assert found == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from controller.model.service import (
     Cookie,
     Health,
     Limits,
+    Locality,
     PassiveHealth,
     PeakEwma,
     Retries,
@@ -797,6 +798,20 @@ def test_the_report_says_why_an_endpoint_gets_what_it_gets() -> None:
         "rung": "all",
         "share": 83.7,
     }
+
+
+def test_a_proxy_that_learns_where_it_runs_prefers_what_is_near() -> None:
+    plane = Plane()
+    locality = Locality(prefer="Zone")
+    plane.apply(backend(endpoint("a", zone="here"), endpoint("b", zone="there")), locality=locality)
+    assert plane.reached() == "ab"
+
+    plane.upstreams.place(Place(zone="there"))
+    assert plane.reached() == "b"
+
+    plane.upstreams.forget(KEY)
+    plane.apply(backend(endpoint("a", zone="here"), endpoint("b", zone="there")), locality=locality)
+    assert plane.reached() == "b"
 
 
 def test_workers_of_a_pod_start_evenly_and_pods_differ() -> None:
