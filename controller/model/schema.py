@@ -222,7 +222,7 @@ HEALTH = Record(
     slow_start=Record(SlowStart, window=Duration("0s", "24h"), min_percent=Integer(1, 100), aggression=Number(0.1, 10)),
 )
 
-_QUANTITIES = Table(Either(Integer(-(2**63), 2**63 - 1), Text("a quantity such as 100m or 64Mi", 32, _QUANTITY)), 16)
+_QUANTITIES = Table(Either(Integer(0, 10**15), Text("a quantity such as 100m or 64Mi", 32, _QUANTITY)), 16)
 
 PROXY = Record(
     Proxy,

@@ -1,7 +1,7 @@
 """`BalancedService`, as its author wrote it, with every default filled in.
 
 The struct mirrors `crds/balancedservices.yaml`; `parse` (in `controller.model.parsing`) makes it from an API object.
-Unconditional defaults stand here and in the CRD and nowhere else; conditional ones are the properties below.
+Unconditional defaults stand here and in the CRD and nowhere else; conditional ones are in `controller.model.schema`.
 Durations are seconds, as floats.
 """
 
