@@ -36,7 +36,7 @@ def _tables(groups: list[Membership], how: Terms) -> list[Table]:
 class ConsistentHashPicker:
     """Two workers with the same members agree on every key, whatever they have seen."""
 
-    __slots__ = ("_bound", "_nodes", "_random", "_ranking", "_tables")
+    __slots__ = ("_bound", "_first", "_free", "_nodes", "_random", "_ranking", "_single", "_tables")
 
     def __init__(self, candidates: CandidateSet, options: Options, random: Random) -> None:
         how = options.algorithm.consistent_hash
@@ -44,19 +44,31 @@ class ConsistentHashPicker:
         self._nodes = [group.nodes for group in groups]
         self._tables = _tables(groups, how)
         self._ranking = Rendezvous([group.group for group in groups], [group.total for group in groups])
+        self._single = len(groups) == 1
+        self._first = self._tables[0].first
         self._bound = Bound(flat(candidates), how.bounded_load, options.min_slots, options.scope)
+        self._free = options.min_slots  # a load below it needs no look at the bound
         self._random = random
 
     def pick(self, request: PickRequest) -> Node:
-        key = request.key if request.key is not None else random_key(self._random)
-        group = self._ranking.first(key) if len(self._nodes) > 1 else 0
-        home = self._nodes[group][self._tables[group].first(key)]
-        if home is not None and home not in request.tried and self._bound.admits(home, request.now):
+        key = request.key
+        if key is None:
+            key = random_key(self._random)
+        if self._single:
+            home = self._nodes[0][self._first(key)]
+        else:
+            group = self._ranking.first(key)
+            home = self._nodes[group][self._tables[group].first(key)]
+        if (
+            home is not None
+            and (not request.tried or home not in request.tried)
+            and (home.load() < self._free or self._bound.admits(home, request.now))
+        ):
             return home
         return self._further(key, request)
 
     def _order(self, key: bytes) -> Iterator[Node]:
-        groups = self._ranking.order(key) if len(self._nodes) > 1 else (0,)
+        groups = (0,) if self._single else self._ranking.order(key)
         for group in groups:
             nodes = self._nodes[group]
             for at in self._tables[group].order(key):

@@ -13,7 +13,7 @@ from operator import add
 from controller.balancing.node import Node
 from controller.balancing.picker import PickRequest
 
-LONGEST = 1024  # turns of a period that is worth remembering: 8 KiB
+LONGEST = 4096  # turns of a period that is worth remembering: 32 KiB
 
 
 class SmoothRotation:
