@@ -24,11 +24,12 @@ from controller.proxy.timers import Timers
 
 NOTHING = Eligible((), (), (), frozenset(), inf)
 
+Pick = Callable[[PickRequest], Node]
 Built = dict[int, tuple[CandidateSet, Picker]]  # per priority
 
 
 class Pickers:
-    """`installed` is called with the new `pick` after every swap."""
+    """`installed` is called after every swap: with the new `pick`, and whether all that it may pick is full."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Pickers:
         name: str,
         random: Random,
         timers: Timers,
-        installed: Callable[[Callable[[PickRequest], Node]], None],
+        installed: Callable[[Pick, bool], None],
     ) -> None:
         self.levels = LevelPicker((), random, hashing=False)  # knows what is full
         self._seat = seat
@@ -124,7 +125,7 @@ class Pickers:
             pick = levels[0][1].pick
         else:
             pick = self.levels.pick
-        self._installed(pick)
+        self._installed(pick, self.levels.full)
 
     def _kept(self, level: Level) -> Picker | None:
         before = self._built.get(level.priority)

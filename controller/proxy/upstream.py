@@ -16,12 +16,11 @@ from controller.balancing.latency import Latency
 from controller.balancing.locality import Place
 from controller.balancing.node import Node, Observer
 from controller.balancing.outlier import INTERVAL, Outlier
-from controller.balancing.picker import PickRequest
 from controller.balancing.retry_budget import RetryBudget
 from controller.model.endpoints import Endpoint
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.membership import Membership
-from controller.proxy.pickers import NOTHING, Pickers
+from controller.proxy.pickers import NOTHING, Pick, Pickers
 from controller.proxy.seat import Seat
 from controller.proxy.timers import Timer, Timers
 
@@ -40,7 +39,8 @@ class Upstream:
     this order, when its address has changed.
     """
 
-    pick: Callable[[PickRequest], Node]
+    pick: Pick
+    full: bool  # all that may be picked is at its limit: queue
 
     def __init__(self, port: SnapshotPort, snapshot: Snapshot, seat: Seat, timers: Timers, keys: Keys) -> None:
         self.name = f"{snapshot.namespace}/{snapshot.name}/{port.name}"
@@ -68,11 +68,6 @@ class Upstream:
         self.apply(port, snapshot)
 
     # What the forwarder asks.
-
-    @property
-    def full(self) -> bool:
-        """All that may be picked is at its limit: queue. O(1)."""
-        return self._pickers.levels.full
 
     def bound(self, token: bytes) -> Node | None:
         """The Node that an affinity cookie names, if it may still serve: weight 0 and DRAINING are honoured.
@@ -185,14 +180,16 @@ class Upstream:
 
     def filled(self, node: Node) -> None:
         self._pickers.levels.filled(node)
+        self.full = self._pickers.levels.full
 
     def freed(self, node: Node) -> None:
         self._pickers.levels.freed(node)
+        self.full = self._pickers.levels.full
         if self.on_free is not None:
             self.on_free()
 
-    def _installed(self, pick: Callable[[PickRequest], Node]) -> None:
-        self.pick = pick
+    def _installed(self, pick: Pick, full: bool) -> None:
+        self.pick, self.full = pick, full
         if self.on_free is not None:
             self.on_free()
 
