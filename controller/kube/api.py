@@ -42,6 +42,7 @@ class ApiError(Exception):
         self.reason = reason  # as in `metav1.Status.reason`: NotFound, Conflict, AlreadyExists, Expired, …
         self.message = message
         self.retry_after = retry_after  # seconds
+        self.terminating = False  # the namespace is being deleted: nothing can be made in it
 
     @classmethod
     async def read(cls, answer: aiohttp.ClientResponse) -> ApiError:
@@ -63,12 +64,15 @@ class ApiError(Exception):
         details = status.get("details") or {}
         if retry_after is None and details.get("retryAfterSeconds"):
             retry_after = float(details["retryAfterSeconds"])
-        return cls(
+        error = cls(
             code or status.get("code") or 500,
             status.get("reason") or "",
             (status.get("message") or "")[:2000],
             retry_after,
         )
+        causes = details.get("causes") or ()
+        error.terminating = any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+        return error
 
 
 async def load(kubeconfig: str | None = None) -> Configuration:

@@ -79,6 +79,8 @@ class Recorder:
                 await self._write(said)
             except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
                 self.dropped += 1
+                if isinstance(error, ApiError) and error.terminating:
+                    continue
                 log.info("event not written", extra={"object": "/".join(said.key), "error": repr(error)})
 
     async def _write(self, said: Said) -> None:

@@ -99,9 +99,12 @@ class Reconciler:
             except NotLeadingError:
                 queue.retry(key)
             except EXPECTED as error:
-                self.failures += 1
-                self._refused(key, error)
-                queue.retry(key)
+                if isinstance(error, ApiError) and error.terminating:
+                    queue.after(key, CONFLICT)  # it goes with its namespace
+                else:
+                    self.failures += 1
+                    self._refused(key, error)
+                    queue.retry(key)
             except Exception:
                 # A bug with one object: the others go on, and this one is tried ever more rarely.
                 self.failures += 1
