@@ -224,3 +224,9 @@ def test_in_panic_all_active_endpoints_count() -> None:
 def test_without_panic_and_usable_endpoints_nobody_has_a_share() -> None:
     assert shares([standing(usable=0), standing(weight=0)], 0) == (0, 0)
     assert shares([], 50) == ()
+
+
+def test_endpoints_of_weight_zero_do_not_keep_a_level_alive() -> None:
+    drained = standing(weight=0, active=4, usable=4)
+
+    assert shares([drained, standing(usable=0), standing(priority=1)], 50) == (0, 0, 1)
