@@ -9,33 +9,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
 
 from controller.proxy.plane import DataPlane
 
 log = logging.getLogger(__name__)
 
 
-async def drain(plane: DataPlane) -> int:
-    """Leave; returns how many connections were cut."""
+async def drain(plane: DataPlane, hurry: asyncio.Event) -> int:
+    """Leave; `hurry` ends the waiting. Returns how many connections were cut."""
     terms = [snapshot.proxy for snapshot, _, _ in plane.snapshots.values()]
     grace = max((proxy.accept_grace for proxy in terms), default=0.0)
     patience = max((proxy.drain for proxy in terms), default=0.0)
     log.info("draining", extra={"accept_grace": grace, "drain": patience, "clients": len(plane.fronts)})
     plane.announce()
-    await asyncio.sleep(grace)
+    await _at_most(grace, hurry.wait())
     await plane.stop_listening()
-    try:
-        async with asyncio.timeout(patience):
-            await plane.emptied()
-    except TimeoutError:
-        pass
+    await _at_most(patience, _either(plane.emptied(), hurry.wait()))
     left = tuple(plane.fronts)
     for front in left:
         plane.telemetry.drain_cut += 1
         front.cut()
-    if left:
-        async with asyncio.timeout(plane.settings.flush * 2):  # a cut answer may still be flushing
-            await plane.emptied()
-    plane.close()
+    await _at_most(plane.settings.flush, plane.emptied())  # what was cut may still be flushing
     log.info("drained", extra={"cut": len(left)})
     return len(left)
+
+
+async def _at_most(seconds: float, wait: Coroutine[Any, Any, Any]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await wait
+
+
+async def _either(*waits: Coroutine[Any, Any, Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -109,14 +109,14 @@ class Exchange:
                 keep=route.retries.max_body_bytes,
                 memory=self.plane.memory,
             )
-        refusal = self._refusal()
-        if refusal is not None:
-            self.answer(refusal)
-            return
         if head.rest:
             self.from_client(head.rest)
             if front.exchange is not self:  # the body was refused in its first piece
                 return
+        refusal = self._refusal()
+        if refusal is not None:
+            self.answer(refusal)
+            return
         if route.hash_key is not None:
             self._pick.key = route.hash_key(head, front.peer)
         self.lane.upstream.budget.attempt(self.began)

@@ -89,7 +89,7 @@ class Front(asyncio.Protocol):
         plane.fronts.add(self)
         lane.connections += 1
         self.deadline = monotonic() + lane.route.timeouts.request_headers
-        if lane.connections > lane.route.limits.max_connections:
+        if lane.connections > lane.route.limits.max_connections or len(plane.fronts) > plane.client_room:
             self._turn_away()
 
     def data_received(self, data: bytes) -> None:
@@ -120,6 +120,9 @@ class Front(asyncio.Protocol):
         """The connection is no more."""
         self.plane.memory.held -= self._partial + self._blocked
         self._partial = self._blocked = 0
+        if self._lingering:
+            self._lingering = False
+            self.plane.lingering -= 1
         self.lane.connections -= 1
         self.plane.left(self)
 

@@ -56,6 +56,7 @@ class DataPlane:
             head_bytes=settings.head_bytes, fields=settings.fields, informational=settings.informational
         )
         self.fronts: set[Front] = set()
+        self.client_room = 1 << 30  # client connections that the process's descriptors allow
         self.lingering = 0  # connections that are discarded from
         self.date = b""
         self.snapshots: dict[Key, tuple[Snapshot, str, float]] = {}  # with version, and when it was applied
@@ -81,21 +82,24 @@ class DataPlane:
 
     # Snapshots.
 
-    async def apply(self, snapshot: Snapshot) -> None:
-        """Put a whole state in force. Raises PortInUse, and then changes nothing."""
+    async def apply(self, snapshot: Snapshot) -> bool:
+        """Put a whole state in force; False if it was already. Raises PortInUse, and then changes nothing."""
+        version = snapshot.version
+        known = self.snapshots.get(snapshot.key)
+        if known is not None and known[1] == version:
+            return False
         addresses = {self._address(snapshot, port): port for port in snapshot.ports}
         self._host.reserve(addresses)
         self.upstreams.apply(snapshot)
-        version = snapshot.version
-        if self.snapshots.get(snapshot.key, (None, ""))[1] != version:
-            self.telemetry.config_applied += 1
-            self.snapshots[snapshot.key] = (snapshot, version, time.time())
+        self.telemetry.config_applied += 1
+        self.snapshots[snapshot.key] = (snapshot, version, time.time())
         names = {port.name for port in snapshot.ports}
         for port in snapshot.ports:
             self._lane(snapshot, port)
         await self._host.serve(snapshot.key, {a: self._lanes[snapshot.key, port.name] for a, port in addresses.items()})
         for key, name in [key for key in self._lanes if key[0] == snapshot.key and key[1] not in names]:
             self._leave(self._lanes.pop((key, name)))
+        return True
 
     async def forget(self, key: Key) -> None:
         """The object is gone: its ports close, and what is in flight has its drain."""

@@ -1,0 +1,255 @@
+"""The commands. Each is one function, which imports its shell inside: a proxy never loads the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+NOT_HAD, BAD_INPUT = 1, 2  # exit statuses
+
+
+class HostPort(click.ParamType[tuple[str, int] | None]):
+    """`HOST:PORT`, an IPv6 host in brackets; `Disabled` for no listener."""
+
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int] | None:
+        if not isinstance(value, str):
+            return value  # type: ignore[return-value]  # a default, converted already
+        if value == "Disabled":
+            return None
+        host, colon, port = value.rpartition(":")
+        if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
+            self.fail(f"{value!r} is not HOST:PORT (for instance 127.0.0.1:19901 or [::]:19902)", param, ctx)
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="steelyard")
+def main() -> None:
+    """A Kubernetes-native load balancer: write a BalancedService, and its proxies follow pod readiness.
+
+    Try it without a cluster: `steelyard proxy --help`.
+    """
+
+
+@main.command()
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="STEELYARD_FILE",
+    required=True,
+    help="BalancedServices in one YAML file, watched: a good edit is in force within a second and drops nothing, "
+    "a bad one is reported and changes nothing.",
+)
+@click.option(
+    "--host",
+    default="0.0.0.0",  # noqa: S104 - a proxy faces its clients
+    show_default=True,
+    envvar="STEELYARD_HOST",
+    help="Address that clients connect to.",
+)
+@click.option(
+    "--listen-offset",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    envvar="STEELYARD_LISTEN_OFFSET",
+    help="Added to each port of the file: with 8000, port 80 is served on 8080, without privileges.",
+)
+@click.option(
+    "--admin",
+    type=HostPort(),
+    default="127.0.0.1:19901",
+    show_default=True,
+    envvar="STEELYARD_ADMIN",
+    help="Serves /healthz /readyz /metrics /config /endpoints; Disabled for none.",
+)
+@click.option(
+    "--health",
+    type=HostPort(),
+    default=None,
+    envvar="STEELYARD_HEALTH",
+    help="A second listener with only /healthz /readyz /metrics, for probes from elsewhere.",
+)
+@click.option(
+    "--session-key-file",
+    type=click.Path(exists=True, path_type=Path, dir_okay=False),
+    envvar="STEELYARD_SESSION_KEY_FILE",
+    help="At least 32 random bytes that all proxies of a service share, so that affinity cookies hold in each of "
+    "them. Without it cookies end with the process.",
+)
+@click.option("--zone", default="", envvar="STEELYARD_ZONE", help="Where this proxy runs, for locality.")
+@click.option("--node", default="", envvar="STEELYARD_NODE", help="Where this proxy runs, for locality.")
+def proxy(
+    path: Path,
+    host: str,
+    listen_offset: int,
+    admin: tuple[str, int] | None,
+    health: tuple[str, int] | None,
+    session_key_file: Path | None,
+    zone: str,
+    node: str,
+) -> None:
+    """Balance without a cluster: serve the BalancedServices of a file.
+
+    \b
+    A file to begin with, shop.yaml:
+      apiVersion: steelyard.dev/v1alpha1
+      kind: BalancedService
+      metadata: {name: shop, namespace: default}
+      spec:
+        ports: [{port: 80}]
+        backends:
+          - {name: all, addresses: [127.0.0.1], port: 9000}
+
+    \b
+    Then:
+      steelyard proxy --file shop.yaml --listen-offset 8000
+      curl http://127.0.0.1:8080/
+      curl http://127.0.0.1:19901/endpoints
+
+    Backends are `addresses` or a `hostname`; `service` and `selector` need the operator. SIGTERM drains: the proxy
+    turns unready, goes on for `acceptGrace`, stops listening, and lets what is in flight end within `drain`.
+
+    Exit status: 0 after a drain, 1 if a port can't be had, 2 if the file or an option is wrong.
+    """
+    import uvloop
+
+    from controller import standalone
+    from controller.admin import AdminError
+    from controller.proxy.hosting import PortInUse
+    from controller.proxy.process import run
+    from controller.settings import ProxySettings
+    from controller.telemetry import configure_logging
+
+    try:
+        standalone.load(path)
+        secret = standalone.session_secret(session_key_file)
+    except standalone.BadConfiguration as error:
+        click.echo(str(error), err=True)
+        sys.exit(BAD_INPUT)
+    settings = ProxySettings(host=host, listen_offset=listen_offset, admin=admin, health=health, zone=zone, node=node)
+    configure_logging()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(run(settings, lambda plane: standalone.follow(plane, path, secret)))
+        except* (PortInUse, AdminError) as group:
+            for failure in group.exceptions:
+                click.echo(f"steelyard: {failure}", err=True)
+            sys.exit(NOT_HAD)
+
+
+@main.command()
+@click.option(
+    "--proxy-image",
+    required=True,
+    envvar="STEELYARD_PROXY_IMAGE",
+    help="Image of the proxies that the operator deploys.",
+)
+@click.option(
+    "--namespace",
+    default="steelyard-system",
+    show_default=True,
+    envvar="STEELYARD_NAMESPACE",
+    help="The operator's own: its Lease and its Secret are there.",
+)
+@click.option(
+    "--watch-namespace",
+    "watch",
+    multiple=True,
+    envvar="STEELYARD_WATCH_NAMESPACES",
+    help="Look at this namespace only; may be repeated. Default: all.",
+)
+@click.option(
+    "--kubeconfig", envvar="STEELYARD_KUBECONFIG", help="Default: the pod's own account, else kubectl's default."
+)
+@click.option("--pod", default="", envvar="STEELYARD_POD", help="The operator's own pod, by name.")
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="STEELYARD_ADDRESS",
+    help="Where other replicas of the operator reach this one.",
+)
+@click.option(
+    "--deployment",
+    default="",
+    envvar="STEELYARD_DEPLOYMENT",
+    help="The operator's own Deployment: what the operator makes in its namespace goes with it.",
+)
+@click.option("--account", default="", envvar="STEELYARD_ACCOUNT", help="The operator's own ServiceAccount.")
+@click.option(
+    "--service",
+    default="steelyard-controller",
+    show_default=True,
+    envvar="STEELYARD_SERVICE",
+    help="The Service by which proxies reach the operator; the certificate is made out to it.",
+)
+@click.option(
+    "--discovery",
+    type=HostPort(),
+    default="[::]:19443",
+    show_default=True,
+    envvar="STEELYARD_DISCOVERY",
+    help="Serves snapshots to proxies, over TLS.",
+)
+@click.option(
+    "--discovery-port",
+    type=click.IntRange(1, 65535),
+    default=19443,
+    show_default=True,
+    envvar="STEELYARD_DISCOVERY_PORT",
+    help="The Service's port for it.",
+)
+@click.option(
+    "--token-file",
+    envvar="STEELYARD_TOKEN_FILE",
+    help="A token for the audience steelyard.dev/discovery, shown to other replicas of the operator.",
+)
+@click.option(
+    "--admin",
+    type=HostPort(),
+    default="127.0.0.1:19901",
+    show_default=True,
+    envvar="STEELYARD_ADMIN",
+    help="Serves /healthz /readyz /metrics /config /endpoints; Disabled for none.",
+)
+@click.option(
+    "--health",
+    type=HostPort(),
+    default=None,
+    envvar="STEELYARD_HEALTH",
+    help="A second listener with only /healthz /readyz /metrics, for probes from elsewhere.",
+)
+def controller(watch: tuple[str, ...], **options: Any) -> None:
+    """Run the operator: watch BalancedServices, keep their proxies, and tell these where to send what.
+
+    Several replicas may run: each serves the proxies that come to it, and the holder of a Lease writes.
+    """
+    import uvloop
+
+    from controller.admin import AdminError
+    from controller.control_plane import run
+    from controller.settings import OperatorSettings
+    from controller.telemetry import configure_logging
+
+    configure_logging()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(run(OperatorSettings(watch=frozenset(watch), **options)))
+        except AdminError as failure:
+            click.echo(f"steelyard: {failure}", err=True)
+            sys.exit(NOT_HAD)
+
+
+if __name__ == "__main__":
+    main()
