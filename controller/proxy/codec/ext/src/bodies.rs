@@ -38,17 +38,23 @@ impl Body {
         self.0.has_ended()
     }
 
-    fn feed(&mut self, data: &Bound<'_, PyBytes>) -> OrRefused<Fed> {
+    fn feed(&mut self, data: &Bound<'_, PyBytes>) -> PyResult<OrRefused<Fed>> {
         let py = data.py();
         let bytes = data.as_bytes();
-        OrRefused::of(self.0.feed(bytes).map(|fed| {
-            let out = match fed.out {
-                None if fed.taken == bytes.len() => data.clone().unbind(),
-                None => PyBytes::new(py, &bytes[..fed.taken]).unbind(),
-                Some(out) => PyBytes::new(py, &out).unbind(),
-            };
-            (out, fed.payload, fed.ended, tail(data, fed.taken))
-        }))
+        let fed = match self.0.feed(bytes) {
+            Ok(fed) => fed,
+            Err(refusal) => return Ok(OrRefused::of(Err(refusal))),
+        };
+        let out = match fed.out {
+            None if fed.taken == bytes.len() => data.clone().unbind(),
+            None => PyBytes::new(py, &bytes[..fed.taken]).unbind(),
+            Some(out) => PyBytes::new_with(py, out.len(), |into| {
+                out.write(bytes, into);
+                Ok(())
+            })?
+            .unbind(),
+        };
+        Ok(OrRefused::Value((out, fed.payload, fed.ended, tail(data, fed.taken))))
     }
 
     fn eof(&self, py: Python<'_>, clean: bool) -> Ended {

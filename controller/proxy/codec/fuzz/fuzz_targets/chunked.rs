@@ -13,7 +13,7 @@ fn carry<'a>(pieces: impl Iterator<Item = &'a [u8]>, head_bytes: usize) -> Resul
     let (mut out, mut payload) = (Vec::new(), 0);
     for piece in pieces {
         let fed = body.feed(piece)?;
-        out.extend_from_slice(fed.out.as_deref().unwrap_or(&piece[..fed.taken]));
+        out.extend(fed.out.map_or(piece[..fed.taken].to_vec(), |out| out.to_vec(piece)));
         payload += fed.payload;
     }
     Ok((out, payload, body.has_ended()))

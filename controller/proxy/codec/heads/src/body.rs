@@ -1,8 +1,8 @@
 //! Bodies carried over: from the framing they come in to the framing that the outgoing head announced.
 
-use crate::bytes::push_number;
 use crate::chunks::Chunks;
 use crate::framing::Framing;
+use crate::outgoing::Outgoing;
 use crate::refusal::Refusal;
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
@@ -31,7 +31,7 @@ enum Source {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fed {
     /// `None`: the first `taken` bytes of the input go out as they are.
-    pub out: Option<Vec<u8>>,
+    pub out: Option<Outgoing>,
     pub taken: usize,
     /// Bytes of the body itself, without framing.
     pub payload: usize,
@@ -94,8 +94,7 @@ impl Body {
                 Ok(Fed { out: None, taken: data.len(), payload: data.len(), ended: false })
             }
             Source::UntilClose => {
-                let mut out = Vec::with_capacity(data.len() + 20);
-                push_chunk(&mut out, data.len(), [data].into_iter());
+                let out = Outgoing::chunk(std::iter::once(0..data.len()).collect());
                 Ok(Fed { out: Some(out), taken: data.len(), payload: data.len(), ended: false })
             }
             Source::Chunked(_) => self.feed_chunks(data).map_err(|refusal| {
@@ -111,26 +110,19 @@ impl Body {
         let was_ended = chunks.has_ended();
         let mut pieces = Vec::with_capacity(4);
         let taken = chunks.feed(data, &mut pieces)?;
-        let payload = pieces.iter().map(ExactSizeIterator::len).sum();
         let ended = chunks.has_ended();
-        let mut out = Vec::with_capacity(payload + 64);
-        let parts = pieces.iter().map(|piece| &data[piece.clone()]);
-        if self.chunked_out {
-            // One chunk per read: chunks of a byte each must not cost the next one a read each.
-            if payload > 0 {
-                push_chunk(&mut out, payload, parts);
+        // One chunk per read: chunks of a byte each must not cost the next one a read each.
+        let mut out = if self.chunked_out { Outgoing::chunk(pieces) } else { Outgoing::plain(pieces) };
+        if self.chunked_out && ended && !was_ended {
+            let last = out.suffix();
+            last.extend_from_slice(b"0\r\n");
+            if self.trailers_out {
+                chunks.trailers.push(last);
             }
-            if ended && !was_ended {
-                out.extend_from_slice(b"0\r\n");
-                if self.trailers_out {
-                    chunks.trailers.push(&mut out);
-                }
-                out.extend_from_slice(b"\r\n");
-            }
-        } else {
-            parts.for_each(|part| out.extend_from_slice(part));
+            last.extend_from_slice(b"\r\n");
         }
-        let out = if out == data[..taken] { None } else { Some(out) };
+        let payload = out.payload();
+        let out = if out.is(&data[..taken]) { None } else { Some(out) };
         Ok(Fed { out, taken, payload, ended })
     }
 
@@ -155,13 +147,4 @@ impl Source {
             Framing::UntilClose => Source::UntilClose,
         }
     }
-}
-
-fn push_chunk<'a>(out: &mut Vec<u8>, length: usize, parts: impl Iterator<Item = &'a [u8]>) {
-    push_number(out, length as u64, 16);
-    out.extend_from_slice(b"\r\n");
-    for part in parts {
-        out.extend_from_slice(part);
-    }
-    out.extend_from_slice(b"\r\n");
 }

@@ -14,7 +14,7 @@ fn carry<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<(Vec<u8>, bool), 
     let mut out = Vec::new();
     for piece in pieces {
         let fed = body.feed(piece)?;
-        out.extend_from_slice(fed.out.as_deref().unwrap_or(&piece[..fed.taken]));
+        out.extend(fed.out.map_or(piece[..fed.taken].to_vec(), |out| out.to_vec(piece)));
     }
     Ok((out, body.has_ended()))
 }
