@@ -45,7 +45,6 @@ def main() -> None:
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     envvar="STEELYARD_FILE",
-    required=True,
     help="BalancedServices in one YAML file, watched: a good edit is in force within a second and drops nothing, "
     "a bad one is reported and changes nothing.",
 )
@@ -86,19 +85,53 @@ def main() -> None:
     help="At least 32 random bytes that all proxies of a service share, so that affinity cookies hold in each of "
     "them. Without it cookies end with the process.",
 )
+@click.option(
+    "--control",
+    "url",
+    metavar="URL",
+    envvar="STEELYARD_CONTROL",
+    help="Follow an operator instead of a file: https://HOST:PORT. The proxies that it deploys do.",
+)
+@click.option("--namespace", default="default", envvar="STEELYARD_NAMESPACE", help="With --control: the objects'.")
+@click.option("--name", "names", multiple=True, help="With --control: a BalancedService to serve; may be repeated.")
+@click.option(
+    "--token-file",
+    "token",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="STEELYARD_TOKEN_FILE",
+    help="With --control: a service account token for the audience steelyard.dev/discovery, read at each connect.",
+)
+@click.option(
+    "--ca-file",
+    "ca",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="STEELYARD_CA_FILE",
+    help="With --control: who may sign the operator's certificate, read at each connect.",
+)
+@click.option(
+    "--snapshots",
+    "store",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="STEELYARD_SNAPSHOTS",
+    help="With --control: keeps the last good configuration, for a start while the operator is away.",
+)
+@click.option(
+    "--identity", default="", envvar="STEELYARD_IDENTITY", help="The pod's uid; makes a fleet's proxies differ."
+)
 @click.option("--zone", default="", envvar="STEELYARD_ZONE", help="Where this proxy runs, for locality.")
 @click.option("--node", default="", envvar="STEELYARD_NODE", help="Where this proxy runs, for locality.")
 def proxy(
-    path: Path,
-    host: str,
-    listen_offset: int,
-    admin: tuple[str, int] | None,
-    health: tuple[str, int] | None,
+    path: Path | None,
     session_key_file: Path | None,
-    zone: str,
-    node: str,
+    url: str | None,
+    namespace: str,
+    names: tuple[str, ...],
+    token: Path | None,
+    ca: Path | None,
+    store: Path | None,
+    **options: Any,
 ) -> None:
-    """Balance without a cluster: serve the BalancedServices of a file.
+    """Balance: serve the BalancedServices of a file, or those that an operator tells of.
 
     \b
     A file to begin with, shop.yaml:
@@ -123,29 +156,70 @@ def proxy(
     """
     import uvloop
 
-    from controller import standalone
+    from controller import controlled, standalone
     from controller.admin import AdminError
+    from controller.discovery.client import Settings
     from controller.proxy.hosting import PortInUse
+    from controller.proxy.plane import DataPlane
     from controller.proxy.process import run
     from controller.settings import ProxySettings
     from controller.telemetry import configure_logging
 
+    if (path is None) == (url is None):
+        raise click.UsageError("give --file FILE, or --control URL to follow an operator; exactly one of them")
+    if url is not None and not names:
+        raise click.UsageError("--control needs --name NAME, the BalancedService to serve")
     try:
-        standalone.load(path)
+        if path is not None:
+            standalone.load(path)
         secret = standalone.session_secret(session_key_file)
     except standalone.BadConfiguration as error:
         click.echo(str(error), err=True)
         sys.exit(BAD_INPUT)
-    settings = ProxySettings(host=host, listen_offset=listen_offset, admin=admin, health=health, zone=zone, node=node)
     configure_logging()
+
+    async def feed(plane: DataPlane) -> None:
+        if path is not None:
+            await standalone.follow(plane, path, secret)
+        elif url is not None:
+            source = Settings(url=url, namespace=namespace, names=names, token=token, ca=ca, store=store)
+            await controlled.follow(plane, source)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(run(settings, lambda plane: standalone.follow(plane, path, secret)))
+            runner.run(run(ProxySettings(**options), feed))
         except* (PortInUse, AdminError) as group:
             for failure in group.exceptions:
                 click.echo(f"steelyard: {failure}", err=True)
             sys.exit(NOT_HAD)
+
+
+@main.command()
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    default=Path(__file__).parent.parent / "examples" / "demo.yaml",
+    help="What to balance; four backends with one loopback address each.  [default: examples/demo.yaml]",
+)
+@click.option("--once", is_flag=True, help="End after the last act instead of at Ctrl-C.")
+def demo(path: Path, once: bool) -> None:
+    """See it work: four backends, a proxy and live traffic, all on loopback.
+
+    The algorithm changes while requests run, one backend is slowed, one is killed and comes back. Ctrl-C ends it.
+
+    Exit status: 0, or 1 if a process could not be started.
+    """
+    from controller.demo.processes import NotStarted
+    from controller.demo.show import play
+
+    try:
+        asyncio.run(play(path, once=once))
+    except NotStarted as error:
+        click.echo(f"steelyard demo: not started: {error}", err=True)
+        sys.exit(NOT_HAD)
+    except KeyboardInterrupt:
+        pass
 
 
 @main.command()

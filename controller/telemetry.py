@@ -67,6 +67,8 @@ class Telemetry:
         self.config_applied = 0
         self.config_rejected = 0
         self.memory: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)  # held, refused, unkept
+        # connected, and seconds since the operator said anything; None without an operator
+        self.control: Callable[[], tuple[bool, float]] | None = None
         self._requests: dict[tuple[str, str], Requests] = {}
 
     def requests(self, service: str, backend: str) -> Requests:
@@ -110,6 +112,10 @@ class _Samples(Collector):
             ("config_rejected", "Configurations refused; the last good one stays.", telemetry.config_rejected),
         ):
             yield CounterMetricFamily(f"steelyard_{name}", text, value=value)
+        if telemetry.control is not None:
+            connected, age = telemetry.control()
+            yield GaugeMetricFamily("steelyard_control_connected", "A stream to the operator is open.", value=connected)
+            yield GaugeMetricFamily("steelyard_control_age_seconds", "Since the operator said anything.", value=age)
 
 
 def _of_requests(telemetry: Telemetry) -> Iterator[Metric]:

@@ -1,0 +1,90 @@
+"""A proxy with an operator: what its stream says is put in force, and what came of it is told back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from random import Random
+
+from controller.balancing.affinity import Keys
+from controller.balancing.eligible import usable
+from controller.balancing.locality import Place
+from controller.discovery.client import Client, Forget, Placed, Settings, Update
+from controller.discovery.frames import BackendHealth
+from controller.proxy.hosting import PortInUse
+from controller.proxy.plane import DataPlane
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5  # how late the operator hears that a backend became usable or unusable
+
+
+async def follow(plane: DataPlane, settings: Settings) -> None:
+    """Keep the plane at what the operator says of the objects that `settings` names."""
+    await _Following(plane, settings).run()
+
+
+class _Following:
+    def __init__(self, plane: DataPlane, settings: Settings) -> None:
+        self._plane = plane
+        self._namespace = settings.namespace
+        self._client = Client(settings, time.monotonic, Random(), self._health)
+        plane.telemetry.control = lambda: (self._client.connected, time.monotonic() - self._client.heard)
+
+    async def run(self) -> None:
+        """For ever. A snapshot that can't be put in force is refused, and the last good one stays."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look(), name="health reports")
+            async for event in self._client.events():
+                match event:
+                    case Update():
+                        await self._apply(event)
+                    case Forget(name=name):
+                        await self._plane.forget((self._namespace, name))
+                        log.info("service removed", extra={"service": f"{self._namespace}/{name}"})
+                    case Placed(node=node, zone=zone):
+                        self._plane.upstreams.place(Place(node=node, zone=zone))
+
+    async def _apply(self, update: Update) -> None:
+        snapshot = update.snapshot
+        name = "/".join(snapshot.key)
+        if update.keys:
+            self._plane.upstreams.rekey(snapshot.key, Keys(*update.keys[:2]))
+        try:
+            changed = await self._plane.apply(snapshot)
+        except PortInUse as error:
+            self._plane.telemetry.config_rejected += 1
+            self._client.ack(snapshot.name, update.version, str(error))
+            log.error("configuration refused, the last good one stays", extra={"service": name, "error": str(error)})
+            return
+        self._client.ack(snapshot.name, update.version)
+        if changed:
+            source = "disk" if update.stored else "operator"
+            log.info("configuration in force", extra={"service": name, "version": update.version, "from": source})
+
+    async def _look(self) -> None:
+        """Reports at once when a backend gains its first usable endpoint or loses its last."""
+        last: dict[str, dict[str, bool]] = {}
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            names = [name for namespace, name in self._plane.snapshots if namespace == self._namespace]
+            now = {name: {backend: each.usable > 0 for backend, each in self._health(name).items()} for name in names}
+            if now != last:
+                last = now
+                self._client.changed()
+
+    def _health(self, name: str) -> Mapping[str, BackendHealth]:
+        """By backend, over the object's first port: the others have the same pods."""
+        now = self._plane.loop.time()
+        for upstream in self._plane.upstreams:
+            if upstream.snapshot.key == (self._namespace, name):
+                return {
+                    source.name: BackendHealth(
+                        known=len(source.nodes),
+                        usable=sum(node.endpoint.state == "ACTIVE" and usable(node, now) for node in source.nodes),
+                    )
+                    for source in upstream.sources
+                }
+        return {}
