@@ -13,6 +13,8 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -26,6 +28,7 @@ from controller.discovery import certificates, session_keys
 from controller.discovery.certificates import Authority, Pair
 from controller.discovery.frames import AUDIENCE, Report
 from controller.discovery.hub import Hub, Published
+from controller.discovery.relay import Relay, Way
 from controller.discovery.server import Access, Discovery
 from controller.discovery.tokens import Authenticator, Identity
 from controller.kube.api import Api, ApiError, Object, load
@@ -54,6 +57,7 @@ class ControlPlane:
         self._data: Mapping[str, bytes] = {}  # of the Secret
         self._authority: Authority | None = None
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._trust = ssl.create_default_context(cadata=None)  # of other replicas; ours, once the Secret is read
         self._ending = False
         self._names = [
             f"{settings.service}.{settings.namespace}.svc",
@@ -85,11 +89,21 @@ class ControlPlane:
             Access(
                 allowed=self.operator.may_read,
                 zone=self.operator.store.zone,
-                connected=self.reports.connected,
+                connected=self._connected,
                 reported=self._reported,
+                relayed=self._relayed,
                 replica=f"system:serviceaccount:{settings.namespace}:{settings.account}" if settings.account else "",
             ),
             lambda event: None,
+        )
+        self.relay = Relay(
+            Way(
+                holder=self._holder,
+                trust=lambda: self._trust,
+                server_name=self._names[0],
+                token=Path(settings.token_file or ""),
+            ),
+            Random(),
         )
 
     async def run(self) -> None:
@@ -113,6 +127,8 @@ class ControlPlane:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.operator.run(), name="operator")
             tasks.create_task(self._serve(), name="discovery")
+            if self._settings.token_file:
+                tasks.create_task(self.relay.run(), name="relay")
 
     async def _listen(self, listeners: contextlib.AsyncExitStack) -> None:
         view = admin.View(
@@ -172,6 +188,8 @@ class ControlPlane:
         trusted = self._authority is None or found.trusted != self._authority.trusted
         keys = dict(data) != dict(self._data)
         self._authority, self._data = found, data
+        if trusted:
+            self._trust = ssl.create_default_context(cadata=found.trusted.decode())
         if trusted or keys:
             self.operator.everything_changed()
         return True
@@ -188,7 +206,20 @@ class ControlPlane:
         self.reports.gone(key)
         self.hub.gone(key)
 
+    def _connected(self, key: Key, proxy: str, here: bool) -> None:
+        self.reports.connected(key, proxy, here)
+        if not here:
+            self.relay.left(key, proxy)
+
+    def _holder(self) -> str | None:
+        elector = self.operator.elector
+        return None if elector.leading else elector.holder.partition("@")[2] or None
+
     def _reported(self, key: Key, proxy: str, report: Report) -> None:
+        self.relay.heard(key, proxy, report, here=self.reports.here(key, proxy))
+        self._relayed(key, proxy, report)
+
+    def _relayed(self, key: Key, proxy: str, report: Report) -> None:
         ack = (report.ack.version, "" if report.ack.ok else report.ack.error or "refused") if report.ack else None
         health = {name: (each.known, each.usable) for name, each in report.health.items()}
         self.reports.reported(key, proxy, ack, health)

@@ -43,6 +43,7 @@ class Access(msgspec.Struct, frozen=True):
     zone: Callable[[str], str]  # the zone of a node; "" = unknown
     connected: Callable[[Key, str, bool], None]  # an object's proxy (by pod uid) came or left
     reported: Callable[[Key, str, frames.Report], None]
+    relayed: Callable[[Key, str, frames.Report], None]  # the same, by way of another replica
     replica: str = ""  # our own account, whose tokens may relay; "" = nobody
 
 
@@ -196,7 +197,7 @@ class Discovery:
             self._count("forbidden")
             raise web.HTTPForbidden(text="only another replica of the operator may relay\n")
         for relayed in await self._body(request, _RELAYED):
-            self._access.reported((relayed.namespace, relayed.name), relayed.proxy, relayed.report)
+            self._access.relayed((relayed.namespace, relayed.name), relayed.proxy, relayed.report)
         return web.Response(status=204)
 
     @staticmethod

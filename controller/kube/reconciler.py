@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,6 +33,7 @@ WORKERS = 8  # keys in hand at once; they mostly wait for the API server
 AGAIN = (600.0, 900.0)  # seconds until a key is looked at again, whatever happens
 LATER = 2.0  # until something that is being deleted is looked at again
 CONFLICT = 30.0  # until a same-named object of someone else's is looked at again
+SETTLING = 15.0  # after a take-over, until the other replicas have passed on what their proxies said
 COUNTS = 1.0  # between two writes of a status whose conditions are the same
 
 EXPECTED = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
@@ -65,6 +67,7 @@ class Reconciler:
         self._recorder = recorder
         self._desired = desired
         self._queue: Workqueue[Key] | None = None  # None: not leading
+        self._since = -math.inf  # when the Lease was taken
         self._statuses: dict[Key, _Written] = {}  # as last written; the cache may lag behind
 
     def __repr__(self) -> str:
@@ -77,6 +80,7 @@ class Reconciler:
     async def run(self) -> None:
         """Until cancelled."""
         self._statuses.clear()
+        self._since = time.monotonic()
         self._queue = queue = Workqueue[Key]()
         try:
             for key in self._store.keys:
@@ -193,6 +197,9 @@ class Reconciler:
         before = last.get("conditions") or ()
         conditions = transition(before, status.facts, status.observed_generation, datetime.now(UTC))
         desired = status.as_dict() | {"conditions": conditions}
+        left = self._since + SETTLING - time.monotonic()
+        if left > 0 and _unheard(last.get("conditions") or (), desired["conditions"]):
+            return left
         # Others may have conditions of their own there. After a take-over a field of ours that is left out now
         # could be among what is not: then one write more, which changes nothing.
         if desired == last and covers(owner.status, desired):
@@ -227,6 +234,15 @@ class Reconciler:
             self._recorder.say(
                 Said(key, owner.uid, "Normal" if good else "Warning", condition["reason"], condition["type"], note)
             )
+
+
+def _unheard(before: Iterable[Object], after: Iterable[Object]) -> bool:
+    """Whether `Programmed` would be lost for this same generation, which a proxy not heard from yet may explain."""
+    old = next((each for each in before if each["type"] == "Programmed"), None)
+    new = next(each for each in after if each["type"] == "Programmed")
+    if old is None or old.get("observedGeneration") != new["observedGeneration"]:
+        return False
+    return bool(old["status"] == "True" and new["reason"] == "Pending")
 
 
 def _child_key(child: Object) -> ChildKey:

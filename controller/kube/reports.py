@@ -61,6 +61,11 @@ class Reports(Mapping[Key, Collection[ProxyReport]]):
                 del self._heard[key]
         self.changed(key)
 
+    def here(self, key: Key, proxy: str) -> bool:
+        """Whether it has a stream to this replica."""
+        heard = self._heard.get(key, {}).get(proxy)
+        return heard is not None and heard.streams > 0
+
     def reported(
         self, key: Key, proxy: str, ack: tuple[str, str] | None, health: Mapping[str, tuple[int, int]]
     ) -> None:

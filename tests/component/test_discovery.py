@@ -72,6 +72,7 @@ class Plane:
             zone=lambda node: {"n1": "zone-a"}.get(node, ""),
             connected=self.presence,
             reported=lambda key, proxy, report: self.reports.put_nowait((key, proxy, report)),
+            relayed=lambda key, proxy, report: self.reports.put_nowait((key, proxy, report)),
             replica=REPLICA.username,
         )
         self.discovery = Discovery(self.hub, Authenticator(self.review, time.time), access, self.counts.put_nowait)
