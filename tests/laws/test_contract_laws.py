@@ -13,7 +13,7 @@ from controller.model.service import BalancedService, Invalid
 from tests.golden.crd.evaluator import defaulted, refusals
 from tests.strategies import ANYTHING, api_objects, mutated_objects
 
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SLOW
