@@ -308,3 +308,33 @@ async def test_while_not_leading_nothing_is_queued_or_written(fake: FakeApi, ben
 
     assert repr(bench.reconciler) == "<Reconciler idle failures=0>"
     assert fake.asked == []
+
+
+async def test_after_a_take_over_programmed_waits_for_those_not_heard_from_yet(fake: FakeApi, bench: Bench) -> None:
+    programmed = {
+        "type": "Programmed",
+        "status": "True",
+        "reason": "Programmed",
+        "message": "",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
+    bench.start(balanced() | {"status": {"conditions": [programmed]}})
+    bench.slices(slice_of("shop", endpoints=[endpoint("10.0.1.1")]), slice_of("shop-v1", "10.0.0.1"))
+    task = asyncio.ensure_future(bench.reconciler.run())
+    try:
+        await asyncio.wait_for(fake.until("PATCH", SERVICE), 5)
+        bench.reports[SHOP] = [ProxyReport(proxy="pod-10.0.1.1", generation=1, version="v")]
+        bench.reconciler.changed(SHOP)
+        await asyncio.wait_for(fake.until("PATCH", STATUS), 5)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+    assert [facts["Programmed"] for facts in _all_facts(fake)] == ["Programmed"]
+
+
+def _all_facts(fake: FakeApi) -> list[dict[str, str]]:
+    return [
+        {each["type"]: each["reason"] for each in body["status"]["conditions"]} for body in fake.bodies("PATCH", STATUS)
+    ]
