@@ -30,7 +30,7 @@ HOP_BY_HOP = frozenset(
 
 
 class RequestHead:
-    """Collects one request; a new one per request, its parser with it, as llhttp's state is per message stream."""
+    """The request of one connection that is being read; its parser goes on from one to the next."""
 
     __slots__ = ("complete", "fields", "parser", "target")
 

@@ -8,7 +8,7 @@ import httptools
 
 
 class Seen:
-    """All that llhttp saw of one message. `refused`: it gave up before the message was complete."""
+    """All that llhttp saw of one message; `error` is what it gave up with, perhaps behind a complete message."""
 
     def __init__(self, raw: bytes, *, response: bool = False) -> None:
         self.fields: list[tuple[bytes, bytes]] = []
@@ -26,7 +26,6 @@ class Seen:
         self.version = parser.get_http_version() if self.head_complete else ""
         self.method = b"" if response else parser.get_method() if self.head_complete else b""
         self.status = parser.get_status_code() if response and self.head_complete else 0
-        self.keep_alive = bool(parser.should_keep_alive()) if self.head_complete and not self.error else False
 
     @property
     def served(self) -> bool:
