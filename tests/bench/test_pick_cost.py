@@ -43,8 +43,11 @@ def _picks(policy: str, size: int, weights: Sequence[int] | None = None) -> Roun
     return _rounds(policy, flat_set(_known(size), weights), Options(), _again)
 
 
-def _hashes(scheme: Scheme, key: Callable[[int], bytes]) -> Round:
-    return _rounds("ConsistentHash", flat_set(_known(100)), hashing(ConsistentHash(table=scheme)), key)
+def _hashes(scheme: Scheme, key: Callable[[int], bytes], load: int = 0) -> Round:
+    nodes = _known(100)
+    for node in nodes:
+        node.inflight = load
+    return _rounds("ConsistentHash", flat_set(nodes), hashing(ConsistentHash(table=scheme)), key)
 
 
 def _known(size: int) -> list[Node]:
@@ -89,6 +92,7 @@ CASES: dict[str, tuple[Callable[[], Round], float]] = {
     "ConsistentHash, rendezvous of 100, known keys": (lambda: _hashes("Rendezvous", _again), 5),
     "ConsistentHash, rendezvous of 100, fresh keys": (lambda: _hashes("Rendezvous", _fresh), 45),
     "ConsistentHash, Maglev of 100": (lambda: _hashes("Maglev", _fresh), 3),
+    "ConsistentHash, Maglev of 100, bound looked at": (lambda: _hashes("Maglev", _fresh, 10), 8),
     "Random, 100 unequal": (lambda: _picks("Random", 100, UNEQUAL), 4),
     "PeakEWMA, 100": (lambda: _picks("PeakEWMA", 100), 8),
     "SourceHash, 100": (lambda: _picks("SourceHash", 100), 5),

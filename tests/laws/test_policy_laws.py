@@ -162,7 +162,7 @@ def test_any_interleaving_keeps_the_laws(policy: str) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 
@@ -253,7 +253,7 @@ def test_a_server_removed_between_pick_and_connect_is_passed_over_at_once(policy
         max_size=12,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rotation_gives_nobody_two_picks_over_its_share_after_any_change(
     steps: list[tuple[list[tuple[int, int]], int]],
 ) -> None:

@@ -67,6 +67,14 @@ def test_a_draw_that_rounds_up_to_the_total_is_the_last() -> None:
     assert draw.draw() == 2
 
 
+def test_an_interval_of_no_width_is_never_hit() -> None:
+    """Not even by a draw of exactly nought, where it comes first."""
+    zero, one, two = some_nodes(3)
+    weights = {zero: 0, one: 4, two: 3}
+
+    assert {one: 4, two: 3} == dict(Counter(_draw(weights, r) for r in range(7)))
+
+
 def test_shares_are_the_weights_in_the_first_and_in_the_last_of_many_picks() -> None:
     """The textbook's slip: a total that is added up again on every call."""
     nodes = some_nodes(5)

@@ -158,3 +158,14 @@ def test_endpoints_skipped_neither_gain_nor_lose() -> None:
 
     assert before == rotation.lag(0)
     assert sum(rotation.lag(at) for at in range(3)) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("size", [3, 7, 64])
+def test_no_counter_grows_with_the_picks(size: int) -> None:
+    """An index that overflows, or wraps where the size doesn't divide its range, skips somebody then."""
+    rotation, nodes = _rotation([1] * size)
+    counts = Counter(sequence(rotation, 1000 * size))
+
+    assert set(counts.values()) == {1000}
+    assert 0 <= rotation._position < size
+    assert nodes[0] is rotation.pick(PickRequest(0.0))
