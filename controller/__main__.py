@@ -208,13 +208,17 @@ def demo(path: Path, once: bool) -> None:
 
     The algorithm changes while requests run, one backend is slowed, one is killed and comes back. Ctrl-C ends it.
 
-    Exit status: 0, or 1 if a process could not be started.
+    Exit status: 0; 1 if a process could not be started, 2 if the file is wrong.
     """
     from controller.demo.processes import NotStarted
     from controller.demo.show import play
+    from controller.demo.stage import Unsuited
 
     try:
         asyncio.run(play(path, once=once))
+    except Unsuited as error:
+        click.echo(str(error), err=True)
+        sys.exit(BAD_INPUT)
     except NotStarted as error:
         click.echo(f"steelyard demo: not started: {error}", err=True)
         sys.exit(NOT_HAD)

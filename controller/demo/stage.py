@@ -15,6 +15,7 @@ import yaml
 from controller.demo.processes import READY_SECONDS, Backend, NotStarted, Proxy, free_port
 from controller.demo.table import Row
 from controller.demo.traffic import Traffic
+from controller.discovery import files
 
 LOOPBACK = "127.0.0.1"
 # Seconds that each backend takes to answer: of different speed, so that a policy has something to learn.
@@ -22,11 +23,15 @@ SPEEDS = (0.010, 0.010, 0.020, 0.040)
 WINDOW = 4  # samples that "actual" looks back over
 
 
+class Unsuited(Exception):  # noqa: N818 - what it says is for people
+    """The file can't be played; `str` says why."""
+
+
 class Stage:
     """Starts everything; `backends` in the order of the file."""
 
     def __init__(self, example: Path, directory: Path) -> None:
-        self._object: dict[str, Any] = yaml.safe_load(example.read_text())
+        self._object = _read(example)
         self.file = directory / example.name
         self._log = directory / "proxy.log"
         spec = self._object["spec"]
@@ -115,3 +120,18 @@ def _state(endpoint: dict[str, Any]) -> str:
     if ejection is None:
         return str(endpoint["state"])
     return f"ejected, {ejection['remaining']:.0f} s left" if ejection["remaining"] else "ejected, to be proved"
+
+
+def _read(example: Path) -> dict[str, Any]:
+    """Raises Unsuited for a file that the story can't be played with."""
+    found = files.read(example)
+    if isinstance(found, files.Refused):
+        raise Unsuited(str(found))
+    backends = [backend for service in found.services for backend in service.backends]
+    suited = [backend for backend in backends if backend.addresses and len(backend.addresses) == 1 and backend.port]
+    if len(found.services) != 1 or len(suited) != len(SPEEDS) or len(backends) != len(SPEEDS):
+        raise Unsuited(
+            f"{example}: one BalancedService is needed, with {len(SPEEDS)} backends of one address and a port"
+        )
+    item: dict[str, Any] = yaml.safe_load(example.read_text())
+    return item

@@ -35,6 +35,7 @@ async def _fast(stage: Stage) -> None:
 
 
 async def _kill(stage: Stage) -> None:
+    await stage.use_algorithm("PowerOfTwoChoices")
     await stage.backends[1].kill()
 
 
@@ -48,6 +49,6 @@ ACTS: Sequence[Act] = (
     Act("The first backend becomes 25 times slower", _slow, 4),
     Act("The file now says PeakEWMA: latency counts too", _algorithm("PeakEWMA"), 5),
     Act("It is fast again", _fast, 3),
-    Act("The second backend is killed", _kill, 5),
+    Act("PowerOfTwoChoices again, and the second backend is killed", _kill, 5),
     Act("It is back", _revive, 5),
 )

@@ -35,4 +35,6 @@ def test_the_demo_runs_from_its_file_alone() -> None:
 
     assert isinstance(found, Contents), str(found)
     (service,) = found.services
-    assert [backend.addresses for backend in service.backends] == [(f"127.0.0.{n}",) for n in range(1, 5)]
+    assert [(backend.addresses, backend.port) for backend in service.backends] == [
+        (("127.0.0.1",), port) for port in range(18081, 18085)
+    ]
