@@ -7,6 +7,7 @@ it across any number of updates, and a new pod on an old address inherits nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,20 @@ class Change(msgspec.Struct, frozen=True):
     returned: tuple[Node, ...]  # the same identity is listed again
     moved: tuple[Node, ...]  # the same identity has another address
     lost: bool  # some Node may take less than before: to be acted on at once
+
+
+class Rest(NamedTuple):
+    """The lag of a Node that is gone: the number alone, so that no rotation stays in memory for it."""
+
+    lag: float
+
+    def turns(self) -> float:
+        return self.lag
+
+
+def settle(node: Node) -> None:
+    """Let go of the rotation that a Node stood in."""
+    node.lag = {scope: Rest(lag.turns()) for scope, lag in node.lag.items()}
 
 
 class Membership:

@@ -6,6 +6,7 @@ step of slow start) and the timers between them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
@@ -19,10 +20,12 @@ from controller.balancing.outlier import INTERVAL, Outlier
 from controller.balancing.retry_budget import RetryBudget
 from controller.model.endpoints import Endpoint
 from controller.model.snapshot import Snapshot, SnapshotPort
-from controller.proxy.membership import Membership
+from controller.proxy.membership import Membership, settle
 from controller.proxy.pickers import NOTHING, Pick, Pickers
 from controller.proxy.seat import Seat
 from controller.proxy.timers import Timer, Timers
+
+log = logging.getLogger(__name__)
 
 COALESCED = 0.1  # seconds that additions and weights may wait behind the last decision; removals never do
 JITTER = 0.1  # of a period: fleets must not move in step
@@ -108,6 +111,8 @@ class Upstream:
             self._decide()
         else:
             self._again.by(self._decided + COALESCED)
+        for node in change.gone:
+            settle(node)
         if self.on_gone is not None:
             for node in (*change.gone, *change.moved):
                 self.on_gone(self, node)
@@ -128,6 +133,7 @@ class Upstream:
         """An active check's verdict."""
         if node.healthy != healthy:
             node.healthy = healthy
+            self._log("endpoint passes its checks" if healthy else "endpoint fails its checks", node)
             self._decide()
 
     def close(self) -> None:
@@ -194,7 +200,15 @@ class Upstream:
             self.on_free()
 
     def _ejection_changed(self, node: Node) -> None:
+        if node.ejected_until is None:
+            self._log("endpoint back from ejection", node)
+        else:
+            seconds = round(node.ejected_until - self._timers.clock(), 1)
+            self._log("endpoint ejected", node, cause=self.outlier.causes[node], seconds=seconds)
         self._decide()
+
+    def _log(self, message: str, node: Node, **fields: object) -> None:
+        log.info(message, extra={"upstream": self.name, "endpoint": node.id, **fields})
 
     def _swept(self) -> None:
         now = self._timers.clock()

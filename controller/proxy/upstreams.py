@@ -93,11 +93,6 @@ class Upstreams:
                 self._apply(snapshot)
         self._changed()
 
-    def health(self, key: Key) -> tuple[int, int]:
-        """Endpoints of the object that are usable, and known; an endpoint behind two ports counts twice."""
-        ports = self._ports.get(key, {}).values()
-        return sum(upstream.usable for upstream in ports), sum(upstream.known for upstream in ports)
-
     def close(self) -> None:
         for key in list(self._ports):
             self.forget(key)

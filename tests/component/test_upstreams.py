@@ -556,6 +556,59 @@ def test_a_retry_budget_keeps_its_balance_over_updates() -> None:
     assert not plane.shop.budget.retry(0.0)
 
 
+def test_one_refusing_endpoint_at_priority_0_and_a_healthy_one_at_1_lose_no_request() -> None:
+    plane = Plane()
+    plane.apply(backend("bad"), backend("good", name="spare", priority=1))
+    tries = []
+    for _ in range(300):
+        plane.timers.advance(0.5)
+        first = plane.pick()
+        tries.append(1)
+        if first.id == "bad":
+            plane.fail("bad", 1)
+            assert plane.pick(first).id == "good"
+            tries[-1] = 2
+        plane.succeed("good")
+
+    # Five failures eject it; then only a probe finds it, after 30, 60 and 90 s and a tenth more at most.
+    assert tries[:5] == [2] * 5
+    assert sum(tries[5:]) - len(tries[5:]) <= 3
+
+
+def test_a_busy_rotation_is_not_kept_by_a_node_that_is_gone() -> None:
+    plane = Plane()
+    algorithm = Algorithm(type="RoundRobin")
+    plane.apply(backend("a", "b", "c"), algorithm=algorithm)
+    gone = plane.node("a")
+    plane.pick()
+    due = gone.lag["0"].turns()
+
+    plane.apply(backend("b", "c"), algorithm=algorithm)
+
+    assert gone.lag["0"] == (due,)
+    assert gone.lag["0"].turns() == due
+
+
+def test_ejections_and_verdicts_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    plane = Plane()
+    plane.apply(backend("a", "b", "c"))
+
+    plane.fail("a", 9)
+    plane.timers.advance(34)
+    plane.succeed("a")
+    plane.shop.judge(plane.node("b"), healthy=False)
+    plane.shop.judge(plane.node("b"), healthy=False)
+    plane.shop.judge(plane.node("b"), healthy=True)
+
+    assert [(record.message, record.endpoint) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("endpoint ejected", "a"),
+        ("endpoint back from ejection", "a"),
+        ("endpoint fails its checks", "b"),
+        ("endpoint passes its checks", "b"),
+    ]
+
+
 # Affinity.
 
 SESSION = Affinity(cookie=Cookie())
@@ -689,7 +742,7 @@ def test_forgetting_an_object_that_is_not_there_is_no_error() -> None:
     Plane().upstreams.forget(("no", "where"))
 
 
-def test_health_counts_over_all_ports() -> None:
+def test_every_port_has_an_upstream_of_its_own() -> None:
     plane = Plane()
     plane.upstreams.apply(
         Snapshot(
@@ -702,8 +755,10 @@ def test_health_counts_over_all_ports() -> None:
         )
     )
 
-    assert plane.upstreams.health(KEY) == (2, 4)
-    assert [upstream.name for upstream in plane.upstreams] == ["store/shop/http", "store/shop/admin"]
+    assert [(upstream.name, upstream.usable, upstream.known) for upstream in plane.upstreams] == [
+        ("store/shop/http", 1, 2),
+        ("store/shop/admin", 1, 2),
+    ]
 
 
 def test_watchers_hear_of_every_change() -> None:
