@@ -56,12 +56,15 @@ class _Reading:
     def value(self, node: yaml.Node, path: str) -> object:
         self.visited += 1
         if self.visited > _NODES:
-            return self._refuse("", f"has more than {_NODES} values") if self.visited == _NODES + 1 else None
+            if self.visited == _NODES + 1:
+                self._refuse("", f"has more than {_NODES} values")
+            return None
         self.document.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if id(node) in self.open:
-            return self._refuse(path, "refers to itself")
+            self._refuse(path, "refers to itself")
+            return None
         self.open.add(id(node))
         if isinstance(node, yaml.MappingNode):
             found: object = self._mapping(node, path)
