@@ -22,6 +22,7 @@ from controller.proxy.attempt import Attempt
 from controller.proxy.causes import Cause
 from controller.proxy.codec import Body, Complete, Refused, RequestHead, ResponseHead
 from controller.proxy.connections import Pool
+from controller.proxy.route import set_cookie
 from controller.proxy.tunnel import Tunnel
 from controller.proxy.upload import Upload
 
@@ -37,6 +38,7 @@ class Exchange:
     """One request and its answer, over as many attempts as it takes."""
 
     __slots__ = (
+        "_binding",
         "_continued",
         "_download",
         "_handed",
@@ -91,6 +93,7 @@ class Exchange:
         self._tunnel: Tunnel | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._pauses = 0
+        self._binding = False  # the answer shall carry an affinity cookie for the endpoint that gave it
         self._handed = False  # a byte of the request was given to a connection
         self._informed = False  # a 1xx went to the client: nothing can be tried again
         self._continued = False  # the 100 was ours
@@ -185,7 +188,9 @@ class Exchange:
     def attempt_next(self) -> None:
         """Pick an endpoint and go there, or wait until one has a free slot."""
         try:
-            node = self.lane.pick(self._pick)
+            node = self._bound() if self.route.affinity is not None and not self.tries else None
+            if node is None:
+                node = self.lane.pick(self._pick)
         except NoEndpoints:
             self.answer(causes.NO_ENDPOINTS)
             return
@@ -193,6 +198,21 @@ class Exchange:
             self._go(node)
         elif not self.lane.queue.put(self):
             self.answer(causes.QUEUE_FULL)
+
+    def _bound(self) -> Node | None:
+        """The endpoint that the client's affinity cookie names, if it may serve and has a free slot."""
+        token = self.head.cookie(self.route.cookie_name)
+        node = self.lane.upstream.bound(token) if token else None
+        self._binding = node is None
+        return None if node is None or (node.limit and node.inflight >= node.limit) else node
+
+    def _cookie(self, node: Node) -> bytes:
+        """The field line that binds the client to `node`, if it isn't bound already."""
+        cookie = self.route.affinity
+        if cookie is None or not self._binding:
+            return b""
+        https = cookie.secure == "Auto" and self.head.scheme(self.route.forwarding, self.front.peer) == "https"
+        return set_cookie(cookie, self.lane.upstream.token_for(node), https=https)
 
     def _go(self, node: Node, *, fresh: bool = False) -> None:
         self.tries += 1
@@ -226,6 +246,7 @@ class Exchange:
         ):
             return False
         self._tried.append(node)
+        self._binding = True  # whoever serves it now is the one to come back to
         try:
             following = self.lane.pick(self._pick)
         except NoEndpoints:
@@ -305,7 +326,8 @@ class Exchange:
             or (upload is not None and not upload.ended)  # an early answer: the client may go on sending
             or head.ends_by_close
         )
-        out = head.forward(self.close, self.request_id, self.plane.date)
+        extra = self._cookie(attempt.node) if self.route.affinity is not None else b""
+        out = head.forward(self.close, self.request_id, self.plane.date, extra)
         if head.length == 0:
             self.front.write(out)
             self._complete(head.rest, now)

@@ -22,7 +22,8 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -397,8 +398,8 @@ class Rig:
         self.fields |= fields
         await self.plane.apply(self.snapshot(**self.fields))
         for node in self.lane.upstream.nodes:
-            if node not in self._watched:
-                self._watched.add(node)
+            self._watched.add(node)
+            if self._learn not in node.observers:
                 node.observers = (*node.observers, self._learn)
 
     def snapshot(self, **fields: Any) -> Snapshot:
@@ -431,15 +432,19 @@ class Rig:
 
     async def settled(self) -> None:
         """Until no exchange is served."""
+        await self.reached(lambda: all(front.exchange is None for front in self.plane.fronts))
+
+    async def reached(self, state: Callable[[], bool]) -> None:
+        """Until the proxy is in a state that it tells by no event."""
         async with asyncio.timeout(LIMIT):
-            while any(front.exchange is not None for front in self.plane.fronts):  # noqa: ASYNC110 - has no event
+            while not state():  # noqa: ASYNC110 - see above
                 await asyncio.sleep(0.001)
 
     async def close(self) -> None:
         """End everything, and assert that nothing is left."""
         for client in self.clients:
             if not client.closed:
-                client.transport.abort()
+                client.rst(flush=False)  # a FIN would be a half-close to a tunnel
         faults = []
         try:
             async with asyncio.timeout(LIMIT):
@@ -465,13 +470,28 @@ class Rig:
             faults.append(f"sockets stay open: {_sockets() - self._sockets}")
         faults += [f"task: {task}" for task in asyncio.all_tasks() - {asyncio.current_task()}]
         faults += [f"timer: {timer}" for timer in self.loop.armed()]
-        assert faults == []
+        if faults:
+            raise AssertionError("left behind: " + "; ".join(faults))
 
     def _learn(self, node: Node, now: float, kind: Kind, seconds: float, retry_after: float | None) -> None:
         self.learnt.append(kind)
 
     def _logged(self, lines: bytes) -> None:
         self.log += [msgspec.json.decode(line) for line in lines.splitlines()]
+
+
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """A port that answers no SYN: a listener whose accept queue is full."""
+    with ExitStack() as held:
+        listener = held.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):
+            filler = held.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
 
 
 def _sockets() -> int:

@@ -337,8 +337,8 @@ async def test_an_endpoint_that_does_not_read_stops_the_client(rig: Rig) -> None
     assert front.paused(front.UPSTREAM)
     assert rig.plane.memory.held <= 512 * 1024
     client.rst(flush=False)
+    upstream.start_reading()  # a RST isn't seen while the client isn't read
     await rig.settled()
-    upstream.start_reading()
 
 
 # Answers of our own.
