@@ -26,8 +26,8 @@ Cause = Literal["consecutive failures", "success rate", "failed its probe"]
 class Outlier:
     """The detector of one upstream. `changed` is called after a Node was ejected or came back.
 
-    Guarantees: never ejects the last usable Node of `base`; never more than `maxEjectedPercent` of it, but one always;
-    Nodes outside `base` are not judged.
+    Guarantees: never ejects the last usable Node of `base`; never more than `maxEjectedPercent` of it, but one always
+    (0: none); Nodes outside `base` are not judged. `consecutiveFailures: 0` turns that detector off.
     """
 
     def __init__(self, terms: PassiveHealth, random: Random, changed: Callable[[Node], None]) -> None:
@@ -51,12 +51,13 @@ class Outlier:
             node.total += 1
             if node.ejected_until is not None:
                 self._eject(node, now, "failed its probe")
-            elif node.consecutive >= self.terms.consecutive_failures:
+            elif 0 < self.terms.consecutive_failures <= node.consecutive:
                 self._eject(node, now, "consecutive failures")
 
     def sweep(self, now: float, known: Sequence[Node]) -> None:
         """Judge success rates over the interval since the last sweep. `known`: every Node of the upstream."""
-        rates = [(node, node.ok / node.total) for node in self.base if node.total >= self._least()]
+        least = self.terms.success_rate.min_requests  # at least 1
+        rates = [(node, node.ok / node.total) for node in self.base if node.total >= least]
         if len(rates) >= RATED:
             mean = sum(rate for _, rate in rates) / len(rates)
             deviation = sqrt(sum((rate - mean) ** 2 for _, rate in rates) / len(rates))
@@ -75,13 +76,12 @@ class Outlier:
         self.causes.pop(node, None)
         self._returned.discard(node)
 
-    def _least(self) -> int:
-        return max(1, self.terms.success_rate.min_requests)  # a rate of nothing is none
-
     def _eject(self, node: Node, now: float, cause: Cause) -> None:
         if node.ejected_until is not None and node.ejected_until > now:
             return
         if node not in self.base or not any(other is not node and usable(other, now) for other in self.base):
+            return
+        if not self.terms.max_ejected_percent:
             return
         others = sum(other.ejected_until is not None for other in self.base if other is not node)
         if others + 1 > max(1, len(self.base) * self.terms.max_ejected_percent // 100):

@@ -60,6 +60,7 @@ class Upstream:
         self._bindings: Bindings[Node] = Bindings(keys)
         self._rules = self._ruling(snapshot)
         self._pickers = Pickers(seat, self.name, self._random, timers, self._installed)
+        self._probing: dict[Node, int] = {}  # with their limits
         self._closed = False
         self._decided = -inf
         self.budget = RetryBudget(snapshot.retries.budget)
@@ -225,11 +226,14 @@ class Upstream:
         self._decided = now
         self.chosen = chosen
         self.outlier.base = chosen.base
-        limit = self.snapshot.limits.max_requests_per_endpoint
         observers = self._observers()
+        # One request besides what was in flight as the probing began: an old stream must not keep it from being proved.
+        self._probing = {node: self._probing.get(node, node.inflight + 1) for node in chosen.probing}
+        limit = self.snapshot.limits.max_requests_per_endpoint
         for node in self._members:
             node.observers = observers
-            node.limit = 1 if node in chosen.probing else limit
+            probe = self._probing.get(node, limit)
+            node.limit = min(probe, limit) if limit else probe
         self._again.cancel()
         if chosen.again < inf:
             self._again.at(chosen.again)

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -39,19 +39,32 @@ class Backend:
         self.times: list[float] = []
         self.came = asyncio.Event()
         self.port = 0
+        self.serving: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.serving.add(cast("asyncio.Task[None]", asyncio.current_task()))
         self.connections += 1
         self.times.append(asyncio.get_running_loop().time())
         self.came.set()
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            self.heads.append(await reader.readuntil(b"\r\n\r\n"))
-            if callable(self.answer):
-                await self.answer(reader, writer)
-            else:
-                writer.write(self.answer)
-                await writer.drain()
-        writer.transport.abort() if self.answer == b"" else writer.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                if callable(self.answer):
+                    await self.answer(reader, writer)
+                elif self.answer:
+                    writer.write(self.answer)
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+        finally:
+            writer.transport.abort()
+
+    async def close(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)  # what has been accepted gets its handler
+        for task in self.serving:
+            task.cancel()
+        await asyncio.gather(*self.serving, return_exceptions=True)
 
     async def connection(self, number: int) -> None:
         """Until that many have come."""
@@ -68,6 +81,8 @@ async def backend(host: str = "127.0.0.1") -> AsyncIterator[Backend]:
     found.port = server.sockets[0].getsockname()[1]
     async with server:
         yield found
+        server.close()
+        await found.close()
 
 
 class Checked:
@@ -344,10 +359,9 @@ async def test_first_checks_are_spread_over_the_interval(checked: Checked) -> No
 async def test_a_shortage_of_our_own_says_nothing_about_the_endpoint() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with check_session() as session:
-        with socket.create_server(("127.0.0.1", 0)) as endpoint, socket.socket() as spare:
-            port, lowest = endpoint.getsockname()[1], spare.fileno()
-            spare.close()
-            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))  # no descriptor is to be had
+        with socket.create_server(("127.0.0.1", 0)) as endpoint:
+            port = endpoint.getsockname()[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # 0, 1 and 2 are taken: no descriptor is to be had
             try:
                 found = [await probe(session, kind, "127.0.0.1", port, _terms()) for kind in ("HTTP", "TCP")]
             finally:

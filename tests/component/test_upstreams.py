@@ -491,6 +491,33 @@ def test_an_ejected_endpoint_is_probed_by_one_request_and_then_comes_back() -> N
     assert plane.reached() == "abc"
 
 
+def test_an_old_stream_does_not_keep_an_endpoint_from_being_probed() -> None:
+    plane = Plane()
+    plane.apply(backend("a", "b", "c"), algorithm=Algorithm(type="RoundRobin"))
+    plane.node("a").start(0)  # and it goes on
+    plane.fail("a")
+
+    plane.timers.advance(34)
+    assert plane.reached() == "abc"
+    plane.node("a").start(0)
+    assert plane.reached() == "bc"
+
+    plane.apply(backend("a", "b", "c", "d"), algorithm=Algorithm(type="RoundRobin"))
+    assert plane.reached() == "bcd"
+
+
+def test_a_probed_endpoint_keeps_to_the_limit_of_all() -> None:
+    plane = Plane()
+    plane.apply(backend("a", "b"), limits=Limits(max_requests_per_endpoint=1))
+    plane.node("a").start(0)
+    for _ in range(5):
+        plane.node("a").answered(plane.timers.now, Kind.ERROR, 0.1)
+
+    plane.timers.advance(34)
+
+    assert plane.reached() == "b"
+
+
 def test_panic_percent_lets_a_fleet_that_is_all_bad_serve() -> None:
     plane = Plane()
     plane.apply(backend("a", "b", "c"), health=Health(passive=PassiveHealth(max_ejected_percent=100)))

@@ -96,7 +96,7 @@ def test_the_last_usable_one_is_never_ejected() -> None:
 
 
 def test_one_may_always_be_ejected_of_two_or_more() -> None:
-    bench = Bench(2, PassiveHealth(max_ejected_percent=0))
+    bench = Bench(2, PassiveHealth(max_ejected_percent=1))
 
     bench.tell(0, Kind.ERROR, 5)
     bench.tell(1, Kind.ERROR, 5)
@@ -248,8 +248,32 @@ def test_too_few_requests_are_not_compared() -> None:
     assert bench.ejected() == []
 
 
-def test_a_minimum_of_no_requests_divides_by_nothing() -> None:
-    bench = Bench(6, PassiveHealth(success_rate=SuccessRate(min_requests=0)))
+def test_at_0_percent_none_is_ejected() -> None:
+    bench = Bench(6, PassiveHealth(max_ejected_percent=0))
+    bench.tell(0, Kind.ERROR, 50)
+    _rates(bench, 0, 0, 0, 0, 0, 40)
+
+    bench.sweep()
+
+    assert bench.ejected() == []
+
+
+def test_at_0_failures_in_a_row_only_the_success_rate_ejects() -> None:
+    bench = Bench(6, PassiveHealth(consecutive_failures=0))
+    bench.tell(0, Kind.ERROR, 50)
+    assert bench.ejected() == []
+
+    bench.tell(0, Kind.OK, 50)
+    _rates(bench, 0, 0, 0, 0, 0, 0)
+    bench.sweep()
+
+    assert bench.ejected() == [0]
+
+
+def test_a_gap_of_100_points_is_never_reached() -> None:
+    bench = Bench(6, PassiveHealth(consecutive_failures=0, success_rate=SuccessRate(min_gap_percent=100)))
+    _rates(bench, 0, 0, 0, 0, 0)
+    bench.tell(5, Kind.ERROR, 200)
 
     bench.sweep()
 
