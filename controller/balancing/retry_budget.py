@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from controller.model.service import RetryBudget as Terms
 
-SLOTS = 10
-SLOT = 1.0  # seconds
+SLOTS = 10  # of a second each
 RETRY = 100  # amounts are in hundredths of a retry, so that percentages stay integers
 
 
@@ -28,27 +27,30 @@ class RetryBudget:
 
     def attempt(self, now: float) -> None:
         """A request's first attempt."""
-        self._balance[self._slot(now)] += self.terms.percent
+        second = int(now)
+        if second > self._second:
+            self._turn(second)
+        self._balance[second % SLOTS] += self.terms.percent
 
     def retry(self, now: float) -> bool:
         """Whether one more retry may be made; if so, it is counted."""
-        slot = self._slot(now)
+        second = int(now)
+        if second > self._second:
+            self._turn(second)
         if self.left() < RETRY:
             return False
-        self._balance[slot] -= RETRY
+        self._balance[second % SLOTS] -= RETRY
         return True
 
     def left(self) -> int:
         """Hundredths of a retry, as of the last call."""
         return self.terms.min_per_second * SLOTS * RETRY + sum(self._balance)
 
-    def _slot(self, now: float) -> int:
-        second = int(now // SLOT)
-        if second > self._second:
-            for passed in range(max(self._second + 1, second - SLOTS + 1), second + 1):
-                self._balance[passed % SLOTS] = 0
-            self._second = second
-        return second % SLOTS
+    def _turn(self, second: int) -> None:
+        """Clear the slots of the seconds since the last one."""
+        for passed in range(max(self._second + 1, second - SLOTS + 1), second + 1):
+            self._balance[passed % SLOTS] = 0
+        self._second = second
 
     def __repr__(self) -> str:
         return f"<RetryBudget {self.left() / RETRY:.2f} left>"
