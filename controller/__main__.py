@@ -152,6 +152,8 @@ def proxy(
     Backends are `addresses` or a `hostname`; `service` and `selector` need the operator. SIGTERM drains: the proxy
     turns unready, goes on for `acceptGrace`, stops listening, and lets what is in flight end within `drain`.
 
+    Options can come from the environment, too: --file from STEELYARD_FILE, and so on.
+
     Exit status: 0 after a drain, 1 if a port can't be had, 2 if the file or an option is wrong.
     """
     import uvloop
