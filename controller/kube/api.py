@@ -42,7 +42,7 @@ class ApiError(Exception):
         self.reason = reason  # as in `metav1.Status.reason`: NotFound, Conflict, AlreadyExists, Expired, …
         self.message = message
         self.retry_after = retry_after  # seconds
-        self.terminating = False  # the namespace is being deleted: nothing can be made in it
+        self.terminating = False  # the namespace is being deleted, or just was: nothing can be made in it
 
     @classmethod
     async def read(cls, answer: aiohttp.ClientResponse) -> ApiError:
@@ -71,7 +71,8 @@ class ApiError(Exception):
             retry_after,
         )
         causes = details.get("causes") or ()
-        error.terminating = any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+        ending = any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+        error.terminating = ending or (error.status == 404 and details.get("kind") == "namespaces")
         return error
 
 

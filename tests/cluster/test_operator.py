@@ -222,3 +222,22 @@ def test_the_operator_lacks_no_permission_it_asks_for(operator: Cluster) -> None
 
     wrong = [line for line in logs.splitlines() if "permission missing" in line or " 403 " in line or '"error"' in line]
     assert wrong == []
+
+
+def test_traffic_flows_once_the_proxies_have_acknowledged(operator: Cluster, namespace: Namespace) -> None:
+    namespace.backend("shop-v1", replicas=2)
+    namespace.apply(shop())
+    found = namespace.wait(SERVICES, "shop", lambda each: _proxies(each).get("programmed") == 2, seconds=90)
+    client = namespace.client()
+
+    report = client.load("http://shop/", seconds=3)
+
+    assert condition(found, "Programmed") == "True"
+    assert _proxies(found)["replicas"] == 2
+    assert not report["failures"]
+    assert len(report["pods"]) == 2
+
+
+def _proxies(of: Object) -> Object:
+    found: Object = of.get("status", {}).get("proxy") or {}
+    return found
