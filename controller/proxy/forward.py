@@ -511,4 +511,5 @@ class Exchange:
         if self._upload is not None:
             self._upload.drop()
         self.front.exchange = None
+        self.attempt = None  # it points back: a cycle per request would keep the collector busy
         self.lane.record(self, outcome, now, status)
