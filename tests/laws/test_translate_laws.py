@@ -25,7 +25,7 @@ PODS = [f"pod-{index}" for index in range(6)]
 ADDRESSES = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 ADDRESSES_6 = ["fd00::1", "fd00::2"]
 # No deadline: other work on the machine is no fault of the code.
-LIMITS = settings(max_examples=60, deadline=None)
+LIMITS = settings(max_examples=40, deadline=None)
 SETTINGS = ChildSettings(image="proxy:1", control="https://operator")
 
 
