@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -30,6 +31,7 @@ from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort
 from controller.proxy import report
 from controller.proxy.membership import KEPT, KEPT_AT_MOST
 from controller.proxy.seat import Seat
+from controller.proxy.timers import LoopTimers
 from controller.proxy.upstream import Upstream
 from controller.proxy.upstreams import Upstreams
 from tests.component.hand_clock import HandTimers
@@ -430,6 +432,23 @@ def test_auto_goes_off_the_loop_above_128_members_only() -> None:
     plane.timers.advance(1)
     plane.apply(backend(*names), algorithm=_hashing("Auto"))
     assert len(plane.timers.work) == 1
+
+
+async def test_on_a_real_loop_the_table_comes_from_a_thread() -> None:
+    swapped = asyncio.Event()
+    upstreams = Upstreams(Seat(identity="pod"), LoopTimers(), lambda u, n: None, lambda u, n: None)
+    upstreams.apply(snapshot(backend("a", "b"), algorithm=_hashing()))
+    shop = upstreams.get(KEY, "http")
+    assert shop is not None
+
+    upstreams.apply(snapshot(backend("b", "c"), algorithm=_hashing()))
+    assert {shop.pick(PickRequest(0.0, b"%d" % key)).id for key in range(100)} == {"b"}
+    shop.on_free = swapped.set
+    async with asyncio.timeout(5):
+        await swapped.wait()
+
+    assert {shop.pick(PickRequest(0.0, b"%d" % key)).id for key in range(100)} == {"b", "c"}
+    upstreams.close()
 
 
 # Full endpoints.
