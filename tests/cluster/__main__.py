@@ -32,7 +32,7 @@ def up() -> None:
     own.load("project", built)
     print("Images on every node:", *(f"\n    {image.reference}" for image in built), sep="")
     print(f"\nFrom this machine:\n    export KUBECONFIG={LAYOUT.kubeconfig}")
-    print(f"    STEELYARD_TEST_KUBECONFIG={LAYOUT.kubeconfig} pytest tests/cluster")
+    print(f"    STEELYARD_TEST_KUBECONFIG={LAYOUT.kubeconfig} {sys.executable} -m pytest tests/cluster")
     print("In the cluster's network, where names and addresses of Services and pods are reachable:")
     print(f"    {sys.executable} -m tests.cluster exec kubectl get nodes\nTo end it:\n    make cluster-down")
 

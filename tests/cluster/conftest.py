@@ -9,6 +9,7 @@
                     namespace.backend("shop-v1", replicas=3, version="v1")      a Deployment and Service that answer
                     client = namespace.client(zone="zone-a")                    a pod that asks
                     report = client.load("http://shop-v1/", seconds=5)          counts by pod, zone, version; failures
+                    client.settle("http://shop-v1/", namespace.pods(app="shop-v1"))     waits for the nodes
                     with client.loading("http://shop-v1/") as load: ...; report = load.stop()
 
 The test itself runs outside: it speaks to the API server through a loopback port, and to pods through a client pod.

@@ -80,6 +80,11 @@ class Namespace:
             shown.append(self.kubectl(*logs))
         return "\n".join(shown)
 
+    def pods(self, **labels: str) -> set[str]:
+        """The names of the pods with these labels that are not about to go."""
+        found = self.list("v1/pods", **labels)
+        return {pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]}
+
     def client(self, name: str = "client", **options: Any) -> Client:
         """A pod that sends requests (see `traffic.client_pod`), running."""
         self.apply(client_pod(name, self._app_image, **options))

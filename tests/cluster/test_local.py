@@ -40,6 +40,7 @@ def _processes(layout: Layout) -> list[int]:
     return found
 
 
+@pytest.mark.timeout(300, func_only=True)  # it starts a cluster of its own
 def test_a_killed_owner_takes_its_cluster_along_and_the_next_start_removes_the_rest(cluster: Cluster) -> None:
     if cluster.local is None:
         pytest.skip("of the harness's own cluster")

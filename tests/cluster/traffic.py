@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from typing import Any
 
 from tests.cluster.api import Cluster, CommandError, Object
@@ -157,6 +158,16 @@ class Client:
         command, environment = self._cluster.command("kubectl", *self._pod, *words)
         pipe = subprocess.PIPE
         return Load(subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
+
+    def settle(self, url: str, pods: set[str], seconds: float = 60.0) -> None:
+        """Return when, for a second, exactly these pods answer and nothing fails: nodes learn of changes one by one."""
+        end = time.monotonic() + seconds
+        while True:
+            report = self.load(url, "--fresh", seconds=1)
+            if set(report["pods"]) == pods and not report["failures"]:
+                return
+            if time.monotonic() > end:
+                raise TimeoutError(f"{url}: {pods} should answer, after {seconds:.0f} s: {report}")
 
     def stream(self, address: str, path: str) -> dict[str, Any]:
         """Follow one response, chunk by chunk, from a raw socket (result: app/stream.py)."""

@@ -43,7 +43,7 @@ def ensure(buildah: Buildah, say: Say) -> None:
 
 
 def _bootstrap(buildah: Buildah) -> None:
-    root = buildah.work / "root"
+    root, context = buildah.work / "root", buildah.work / "base"
     command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), *_mirror()]
     environment = dict(os.environ, PATH=SYSTEM_PATH)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -53,10 +53,10 @@ def _bootstrap(buildah: Buildah) -> None:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-    container = buildah("from", "scratch")
-    buildah("add", "--quiet", container, str(root), "/")
-    buildah("config", "--cmd", "python3", "--env", f"PATH={PATH}", container)
-    buildah("commit", "--quiet", "--rm", "--timestamp", "0", container, REFERENCE)
+    context.mkdir()
+    subprocess.run(["tar", "--numeric-owner", "-C", str(root), "-cf", str(context / "root.tar"), "."], check=True)
+    (context / "Dockerfile").write_text(f'FROM scratch\nADD root.tar /\nENV PATH={PATH}\nCMD ["python3"]\n')
+    buildah.build(REFERENCE, context)
 
 
 def _mirror() -> list[str]:

@@ -43,7 +43,9 @@ class Buildah:
 
     def __call__(self, command: str, *argv: str) -> str:
         """Run one command; returns its output. Raises BuildError."""
-        done = subprocess.run(["buildah", command, *self._options, *argv], capture_output=True, text=True, check=False)
+        # In a mount namespace of its own: buildah leaves mounts behind, more of them when it is killed.
+        line = ["unshare", "--mount", "buildah", command, *self._options, *argv]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BuildError("\n".join((done.stdout + done.stderr).strip().splitlines()[-30:]))
         return done.stdout.strip()

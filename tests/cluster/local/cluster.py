@@ -34,7 +34,7 @@ NAMESPACES = ("--pid", "--mount", "--net", "--uts", "--ipc")
 
 
 class StartError(Exception):
-    """The last lines of the first process's log."""
+    """The last lines of the first process's log, and the last of every daemon's."""
 
 
 class LocalCluster:
@@ -75,8 +75,8 @@ def start(layout: Layout, say: Say, lifeline: int | None = None) -> LocalCluster
     pause = next(folder / "pause" for folder in programs.build(say) if (folder / "pause").exists())
     loaded = [images.pause(pause), images.app(say)]
     begun = time.monotonic()
-    with cache.locked("cluster"):
-        sweep()
+    with cache.locked("cluster"):  # nobody takes the new folder for a dead one before its lock is held
+        _sweep()
         layout.state.mkdir()
         lock = os.open(layout.lock, os.O_CREAT | os.O_RDWR)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,11 +121,16 @@ def _first_process(cluster: LocalCluster, lock: int, lifeline: int | None) -> No
             if not layout.pid.exists() and (child := _child(process.pid)):
                 layout.pid.write_text(str(child))
             if process.returncode is not None or time.monotonic() > limit:
-                raise StartError("\n".join(log.read_text().splitlines()[-20:]))
+                raise StartError("\n".join([*log.read_text().splitlines()[-20:], *_last_words(layout)]))
             time.sleep(0.05)
     except BaseException:
         process.kill()  # and so the first process, whether its pid is known yet or not
         raise
+
+
+def _last_words(layout: Layout) -> list[str]:
+    logs = {log.name: log.read_text(errors="replace").splitlines() for log in sorted(layout.log.glob("*"))}
+    return [f"{name}: {lines[-1]}" for name, lines in logs.items() if lines]
 
 
 def _child(parent: int) -> int | None:
@@ -165,6 +170,11 @@ def end(layout: Layout) -> None:
 
 def sweep() -> None:
     """Remove what killed clusters have left."""
+    with cache.locked("cluster"):
+        _sweep()
+
+
+def _sweep() -> None:
     for state in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if not running(Layout(state)):
             end(Layout(state))

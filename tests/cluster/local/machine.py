@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 Say = Callable[[str], None]
 
@@ -19,6 +20,9 @@ PROGRAMS = {
     "runc": "runc",
     "unshare": "util-linux",
 }
+# inotify instances a user may have. A cluster takes 40, and 128, the kernel's default, would be all of three clusters.
+# It is the one setting of the machine that is changed, and stays so until it restarts.
+WATCHERS, WATCHERS_WANTED = Path("/proc/sys/fs/inotify/max_user_instances"), 1024
 SYSTEM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -35,6 +39,9 @@ def prepare(say: Say) -> None:
     missing = sorted(package for program, package in PROGRAMS.items() if not _program(program))
     if missing:
         _install(missing, say)
+    if int(WATCHERS.read_text()) < WATCHERS_WANTED:
+        say(f"raising {WATCHERS} to {WATCHERS_WANTED}")
+        WATCHERS.write_text(str(WATCHERS_WANTED))
 
 
 def _program(name: str) -> str | None:
