@@ -83,7 +83,7 @@ class Operator:
         self._writers = Writers(api, lambda: self.elector.leading)
         self._reconciler = Reconciler(self.store, self._writers, Recorder(api, scope.identity), desired)
         self._lister = Lister(api, self.store)
-        self._front = Front(configure, self.store.event, scope.namespaces)
+        self.front = Front(configure, self.store.event, scope.namespaces)
         self._synced = asyncio.Event()
         self._reflectors = self._make_reflectors(api)
         self.store.opened = self._synced.set
@@ -99,6 +99,10 @@ class Operator:
     def reported(self, key: Key) -> None:
         """A proxy of that object came, left, acknowledged or changed its health."""
         self._write(key)
+
+    def list_soon(self) -> None:
+        """List BalancedServices now, not at the next turn."""
+        self._lister.soon()
 
     def everything_changed(self) -> None:
         """Of what goes with every snapshot or into every namespace, such as a key or the authority."""
@@ -129,8 +133,8 @@ class Operator:
         ]
         if self._lister.age() > UNLISTED:
             found.append(f"no list of BalancedServices for {self._lister.age():.0f} s")
-        if self._lister.listed.is_set() and self._front.age() > FRONT:
-            found.append(f"kopf's loop silent for {self._front.age():.0f} s")
+        if self._lister.listed.is_set() and self.front.age() > FRONT:
+            found.append(f"kopf's loop silent for {self.front.age():.0f} s")
         return found
 
     async def run(self) -> None:
@@ -145,7 +149,7 @@ class Operator:
 
     async def _watch(self) -> None:
         await self._lister.listed.wait()  # with scanning off kopf never notices a CRD that comes later
-        await self._front.run(self._lister.soon)
+        await self.front.run(self._lister.soon)
 
     async def _run_publisher(self) -> None:
         await self._synced.wait()

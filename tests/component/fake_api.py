@@ -95,7 +95,7 @@ class FakeApi:
     async def until(self, verb: str, path: str, count: int = 1) -> None:
         """Waits until so many requests came."""
         async with self._news:
-            await self._news.wait_for(lambda: self.count(verb, path) >= count)
+            await asyncio.wait_for(self._news.wait_for(lambda: self.count(verb, path) >= count), 8)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
