@@ -4,7 +4,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CODEC  := controller/proxy/codec
 RUST   := $(shell find $(CODEC) -name '*.rs' -not -path '*/target/*' -o -name 'Cargo.*' -not -path '*/target/*')
-CORE   := controller/model/*,controller/translate/*,controller/children/*,controller/balancing/*
 NATIVE := .make/native
 
 .PHONY: help demo test check bench cluster cluster-down tools
@@ -49,8 +48,7 @@ check: $(NATIVE)
 	@cargo fmt --manifest-path $(CODEC)/Cargo.toml --all --check
 	@cargo clippy --quiet --locked --manifest-path $(CODEC)/Cargo.toml --all-targets --workspace -- -D warnings
 	@cargo test --quiet --locked --manifest-path $(CODEC)/Cargo.toml -p heads
-	@$(BIN)/coverage run -m pytest -q tests/unit tests/laws tests/golden
-	@$(BIN)/coverage report --include='$(CORE)' --fail-under=100 --skip-covered
+	@$(BIN)/pytest -q -n auto --cov --cov-report=term-missing:skip-covered --cov-fail-under=100 tests/unit tests/laws tests/golden
 
 test: check
 	@$(BIN)/pytest -q tests/component
