@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from controller.balancing.node import Kind, Node
-from controller.proxy import causes
+from controller.proxy import again, answering, causes
 from controller.proxy.causes import Cause
 from controller.proxy.codec import Refused, ResponseHead
 from controller.proxy.connections import Pool, UpstreamConnection
@@ -85,9 +85,9 @@ class Attempt:
         connection.attempt = self
         connection.requests += 1
         connection.write(exchange.request_bytes(self.pool.authority, now))
-        if exchange.awaits_continue():
+        if answering.awaits_continue(exchange):
             wait = exchange.plane.settings.continue_wait
-            self._expecting = exchange.plane.loop.call_later(wait, exchange.continue_anyway)
+            self._expecting = exchange.plane.loop.call_later(wait, answering.continue_anyway, exchange)
         if exchange.front.full:
             self.throttle()
 
@@ -95,7 +95,7 @@ class Attempt:
 
     def from_upstream(self, data: bytes) -> None:
         if self.response is not None:
-            self.exchange.relay(data)
+            answering.relay(self.exchange, data)
             return
         connection, exchange = self.connection, self.exchange
         assert connection is not None
@@ -109,7 +109,7 @@ class Attempt:
             if head.status >= 200 or head.status == 101:
                 self._answered(head)
                 return
-            exchange.inform(head)
+            answering.inform(exchange, head)
             data = head.rest
 
     def _answered(self, head: ResponseHead) -> None:
@@ -128,7 +128,7 @@ class Attempt:
         self.node.answered(now, self.kind, now - self.began, retry_after if retry_after >= 0 else None)
         if head.keep_alive_timeout > 0:
             self.pool.learn_keep_alive(head.keep_alive_timeout)
-        self.exchange.answered(head, now)
+        answering.answered(self.exchange, head, now)
 
     def upstream_ended(self, clean: bool) -> None:
         """FIN (`clean`) or RST; the connection is lost to us."""
@@ -136,13 +136,13 @@ class Attempt:
         assert connection is not None
         if self.response is not None:
             connection.close()
-            self.exchange.upstream_ended(clean=clean)
+            answering.upstream_ended(self.exchange, clean=clean)
             return
         connection.abort()
-        if self._reused and not connection.reader.started and self.exchange.may_replay():
+        if self._reused and not connection.reader.started and again.may_replay(self.exchange):
             self.pool.raced()
             self.abandon(None)
-            self.exchange.replay(self)
+            again.replay(self.exchange, self)
         else:
             self.exchange.failed(causes.RESET)
 

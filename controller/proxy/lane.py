@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from controller.balancing.node import Node
 from controller.balancing.picker import PickRequest
 from controller.model.service import RetryCondition
+from controller.proxy import endings
 from controller.proxy.connections import Pool
 from controller.proxy.route import Route
 from controller.proxy.upstream import Upstream
@@ -95,7 +96,7 @@ class Lane:
             exchange = front.exchange
             if exchange is not None and exchange.attempt is not None and exchange.attempt.node is node:
                 self.plane.telemetry.drain_cut += 1
-                exchange.cut()
+                endings.cut(exchange)
 
     def close(self) -> None:
         """Drop what only an open process needs; called when nothing is in flight any more."""

@@ -12,10 +12,11 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
-from controller.proxy import causes
+from controller.proxy import causes, endings
 from controller.proxy.causes import Cause
 from controller.proxy.codec import RequestHead, RequestReader
 from controller.proxy.connections import reset
+from controller.proxy.deadlines import expire
 from controller.proxy.forward import Exchange
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Front(asyncio.Protocol):
-    """One client connection.
-
-    `deadline` (monotonic seconds) is looked at by the process's tick, which calls `expire`. Reading is paused while any
+    """`deadline` (monotonic seconds) is looked at by the process's tick, which calls `expire`. Reading is paused while any
     of the reasons holds: the body waits for a connection, the endpoint reads too slowly, a pipelined request waits.
     """
 
@@ -35,26 +34,13 @@ class Front(asyncio.Protocol):
     UPSTREAM = 2
     PIPELINED = 4
 
+    # fmt: off
     __slots__ = (
-        "_blocked",
-        "_closing",
-        "_discarded",
-        "_heading",
-        "_lingering",
-        "_partial",
-        "_paused",
-        "_pipelined",
-        "_reader",
-        "deadline",
-        "exchange",
-        "full",
-        "lane",
-        "limits",
-        "open",
-        "peer",
-        "plane",
-        "transport",
+        "_blocked", "_closing", "_discarded", "_heading", "_lingering", "_partial", "_paused",
+        "_pipelined", "_reader", "deadline", "exchange", "full", "lane", "limits",
+        "open", "peer", "plane", "transport",
     )
+    # fmt: on
 
     transport: asyncio.Transport
 
@@ -108,12 +94,12 @@ class Front(asyncio.Protocol):
         """A FIN is leaving (as in nginx): behind a half-close a later RST could not be seen."""
         self.open = False
         if self.exchange is not None:
-            self.exchange.client_left()
+            endings.client_left(self.exchange)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
         if self.exchange is not None:
-            self.exchange.client_left()
+            endings.client_left(self.exchange)
         self.gone()
 
     def gone(self) -> None:
@@ -238,13 +224,12 @@ class Front(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Half-close and discard: a close over unread data makes a RST, which can destroy the answer on its way."""
-        settings = self.plane.settings
         if not self.open:
             return
         self._closing = self._lingering = True
         self.open = False
         self.plane.lingering += 1
-        self.deadline = monotonic() + settings.lingering
+        self.deadline = monotonic() + self.plane.settings.lingering
         self.transport.write_eof()
         if self._paused:
             self._paused = 0
@@ -284,15 +269,14 @@ class Front(asyncio.Protocol):
             self._finish(monotonic())
 
     def cut(self) -> None:
-        """Leave nothing: the drain is over."""
         if self.exchange is not None:
-            self.exchange.cut()
+            endings.cut(self.exchange)
         else:
             self.transport.abort()
 
     def expire(self, now: float) -> None:
         if self.exchange is not None:
-            self.exchange.expire(now)
+            expire(self.exchange, now)
         elif self._lingering:
             self._stop_lingering()
         elif self._closing:
@@ -303,11 +287,11 @@ class Front(asyncio.Protocol):
             self._finish(now)
 
     def bug(self, error: Exception) -> None:
-        """A fault of our own; the caller has caught `error`."""
+        """A fault of our own."""
         log.error("bug while forwarding", exc_info=error, extra={"service": self.lane.service})
         self.plane.telemetry.bugs += 1
         if self.exchange is not None:
-            self.exchange.bug()
+            endings.bug(self.exchange)
         else:
             self.abort()
 

@@ -48,13 +48,3 @@ class Route:
         self.cookie_name = self.affinity.name.encode() if self.affinity else b""
         self.access_log = proxy.access_log == "JSON"
         self.drain = proxy.drain
-
-
-def set_cookie(cookie: Cookie, token: bytes, *, https: bool) -> bytes:
-    """The field line, CRLF included, that binds a client (RFC 6265)."""
-    line = f"Set-Cookie: {cookie.name}={token.decode()}; Path={cookie.path}; HttpOnly; SameSite={cookie.same_site}"
-    if cookie.lifetime == "Permanent":
-        line += f"; Max-Age={int(cookie.ttl)}"
-    if cookie.secure == "Always" or (cookie.secure == "Auto" and https):
-        line += "; Secure"
-    return f"{line}\r\n".encode()

@@ -11,18 +11,21 @@ from collections.abc import Callable
 from time import monotonic
 
 from controller.proxy.connections import reset
+from controller.proxy.memory import Memory
 
 
 class Side(asyncio.Protocol):
     """One end of a tunnel; it becomes the protocol of a transport that is already open."""
 
-    __slots__ = ("closed", "ended", "received", "transport", "tunnel")
+    __slots__ = ("blocked", "broken", "closed", "ended", "received", "transport", "tunnel")
 
     def __init__(self, tunnel: Tunnel, transport: asyncio.Transport) -> None:
         self.tunnel = tunnel
         self.transport = transport
         self.received = 0  # bytes from this side
+        self.blocked = 0  # bytes that it hasn't read
         self.ended = False  # its FIN has come
+        self.broken = False  # it ended by a reset or by silence
         self.closed = False
 
     def data_received(self, data: bytes) -> None:
@@ -35,38 +38,52 @@ class Side(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self.broken = exc is not None
+        self._unblock()
         self.tunnel.lost(self, exc)
 
     def pause_writing(self) -> None:
-        self.tunnel.other(self).transport.pause_reading()
+        self.blocked = self.transport.get_write_buffer_size()
+        self.tunnel.memory.held += self.blocked
+        other = self.tunnel.other(self)
+        if not other.closed:
+            other.transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._unblock()
         other = self.tunnel.other(self)
         if not other.closed:
             other.transport.resume_reading()
+
+    def _unblock(self) -> None:
+        self.tunnel.memory.held -= self.blocked
+        self.blocked = 0
 
 
 class Tunnel:
     """Two sides. `on_end` is called once, when both are gone."""
 
-    __slots__ = ("_on_end", "backend", "client", "seen")
+    __slots__ = ("_on_end", "backend", "client", "memory", "seen")
 
-    def __init__(self, client: asyncio.Transport, backend: asyncio.Transport, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, client: asyncio.Transport, backend: asyncio.Transport, on_end: Callable[[], None], memory: Memory
+    ) -> None:
         self.client = Side(self, client)
         self.backend = Side(self, backend)
         self.seen = monotonic()  # when a byte last came
+        self.memory = memory
         self._on_end = on_end
         client.set_protocol(self.client)
         backend.set_protocol(self.backend)
 
-    def start(self, from_client: bytes, from_backend: bytes) -> None:
-        """Pass on what came early, and let bytes flow."""
+    def start(self, from_client: bytes, from_backend: bytes, *, client_full: bool = False) -> None:
+        """Pass on what came early, and let bytes flow; `client_full`: it has yet to read what was written before."""
         if from_client:
             self.carry(self.client, from_client)
         if from_backend:
             self.carry(self.backend, from_backend)
         for side in (self.client, self.backend):
-            if not side.transport.is_closing():
+            if not side.transport.is_closing() and not (client_full and side is self.backend):
                 side.transport.resume_reading()
 
     def other(self, side: Side) -> Side:

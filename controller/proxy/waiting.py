@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from controller.proxy import causes
+from controller.proxy import causes, endings
 
 if TYPE_CHECKING:
     from controller.proxy.forward import Exchange
@@ -55,7 +55,7 @@ class Queue:
 
     def _expire(self, exchange: Exchange) -> None:
         del self._waiting[exchange]
-        exchange.answer(causes.QUEUE_TIMEOUT)
+        endings.answer(exchange, causes.QUEUE_TIMEOUT)
 
     def __repr__(self) -> str:
         return f"<Queue {len(self)} waiting>"

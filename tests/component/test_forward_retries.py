@@ -386,5 +386,5 @@ async def test_a_hash_key_goes_to_the_same_endpoint(rig: Rig) -> None:
     }
 
     assert all(len(seen) == 1 for seen in by_user.values())
-    assert len(set.union(*by_user.values())) == 3
+    assert len(set.union(*by_user.values())) > 1
     assert len({(await rig.ask(b"GET /?id=7 HTTP/1.1\r\nHost: a\r\n\r\n")).body for _ in range(3)}) == 1

@@ -1,0 +1,130 @@
+"""The endpoint's answer on its way to the client: 1xx, the final head, the body, a tunnel.
+
+Only `complete` ends an answer as a whole; abandoning one is `endings.truncate`'s, and shares no code with it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from controller.proxy import again, causes, endings, sticky
+from controller.proxy.codec import Body, Complete, Refused, ResponseHead
+from controller.proxy.tunnel import Tunnel
+
+if TYPE_CHECKING:
+    from controller.proxy.attempt import Attempt
+    from controller.proxy.forward import Exchange
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx", "6xx", "7xx", "8xx", "9xx")
+
+
+def awaits_continue(exchange: Exchange) -> bool:
+    upload = exchange.upload
+    return exchange.head.expect and not exchange.continued and upload is not None and upload.size == 0
+
+
+def continue_anyway(exchange: Exchange) -> None:
+    """Neither a 100 nor an answer came: nobody shall wait for ever."""
+    exchange.continued = exchange.informed = True
+    exchange.front.write(CONTINUE)
+
+
+def inform(exchange: Exchange, head: ResponseHead) -> None:
+    """Relay a 1xx; a 100 only if ours didn't go out before it."""
+    if exchange.head.version == 10 or (head.status == 100 and exchange.continued):
+        return
+    exchange.informed = True
+    exchange.front.write(head.forward(False, exchange.request_id, exchange.plane.date))
+
+
+def answered(exchange: Exchange, head: ResponseHead, now: float) -> None:
+    """The final head is here: decide."""
+    attempt, request, upload = exchange.attempt, exchange.head, exchange.upload
+    assert attempt is not None
+    if head.status in exchange.route.retry_statuses and again.try_again(exchange, attempt.node, head.status):
+        attempt.abandon(None)
+        return
+    exchange.response = head
+    exchange.headed = now
+    if head.status == 101:
+        open_tunnel(exchange, attempt, head)
+        return
+    exchange.close = (
+        not request.keep_alive
+        or exchange.lane.closing
+        or (upload is not None and not upload.ended)  # an early answer: the client may go on sending
+        or head.ends_by_close
+    )
+    extra = sticky.cookie(exchange, attempt.node) if exchange.route.affinity is not None else b""
+    out = head.forward(exchange.close, exchange.request_id, exchange.plane.date, extra)
+    if head.length == 0:
+        exchange.front.write(out)
+        complete(exchange, head.rest, now)
+        return
+    exchange.download = Body(head, request, exchange.front.limits)
+    if head.rest:
+        relay(exchange, head.rest, out)
+    else:
+        exchange.front.write(out)
+        exchange.wait(now, exchange.route.timeouts.idle)
+
+
+def relay(exchange: Exchange, data: bytes, before: bytes = b"") -> None:
+    """A piece of the response's body; `before` is the head, if it hasn't gone out."""
+    assert exchange.download is not None
+    fed = exchange.download.feed(data)
+    if isinstance(fed, Refused):
+        exchange.front.write(before)
+        endings.truncate(exchange, causes.BAD_RESPONSE.reason, failed=True)
+        return
+    out, payload, ended, rest = fed
+    exchange.sent += payload
+    exchange.front.write(before + out if before else out)
+    now = monotonic()
+    if ended:
+        complete(exchange, rest, now)
+    else:
+        exchange.wait(now, exchange.route.timeouts.idle)
+
+
+def upstream_ended(exchange: Exchange, *, clean: bool) -> None:
+    """The connection ended behind the head: whole only if the framing says so."""
+    assert exchange.download is not None
+    end = exchange.download.eof(clean)
+    if isinstance(end, Complete):
+        exchange.front.write(end.out)
+        complete(exchange, b"", monotonic())
+    else:
+        endings.truncate(exchange, causes.TRUNCATED, failed=True)
+
+
+def complete(exchange: Exchange, rest: bytes, now: float) -> None:
+    """The answer is whole. `rest`: bytes behind it, which nobody asked for."""
+    attempt, response, upload = exchange.attempt, exchange.response, exchange.upload
+    assert attempt is not None
+    assert response is not None
+    whole = upload is None or upload.ended
+    attempt.complete(now, reusable=whole and response.keep_alive and not rest)
+    exchange.end(CLASSES[response.status // 100], now)
+    exchange.front.served(now, close=exchange.close, unread=not whole)
+
+
+def open_tunnel(exchange: Exchange, attempt: Attempt, head: ResponseHead) -> None:
+    front = exchange.front
+    front.write(head.forward(False, exchange.request_id, exchange.plane.date))
+    connection = attempt.detach()
+    exchange.until = inf
+    exchange.tunnel = Tunnel(front.transport, connection.transport, lambda: tunnel_ended(exchange))
+    front.deadline = exchange.headed + exchange.route.timeouts.idle
+    exchange.tunnel.start(front.take_pipelined(), head.rest, client_full=front.full)
+
+
+def tunnel_ended(exchange: Exchange) -> None:
+    assert exchange.attempt is not None
+    now = monotonic()
+    exchange.attempt.complete(now, reusable=False)
+    exchange.end(CLASSES[1], now)
+    exchange.front.gone()
