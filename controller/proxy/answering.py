@@ -117,7 +117,9 @@ def open_tunnel(exchange: Exchange, attempt: Attempt, head: ResponseHead) -> Non
     front.write(head.forward(False, exchange.request_id, exchange.plane.date))
     connection = attempt.detach()
     exchange.until = inf
-    exchange.tunnel = Tunnel(front.transport, connection.transport, lambda: tunnel_ended(exchange))
+    exchange.tunnel = Tunnel(
+        front.transport, connection.transport, lambda: tunnel_ended(exchange), exchange.plane.memory
+    )
     front.deadline = exchange.headed + exchange.route.timeouts.idle
     exchange.tunnel.start(front.take_pipelined(), head.rest, client_full=front.full)
 

@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class Front(asyncio.Protocol):
-    """`deadline` (monotonic seconds) is looked at by the process's tick, which calls `expire`. Reading is paused while any
-    of the reasons holds: the body waits for a connection, the endpoint reads too slowly, a pipelined request waits.
+    """`deadline` (monotonic seconds) is looked at by the process's tick, which calls `expire`. Reading is paused while
+    any of the reasons holds: the body waits for a connection, the endpoint reads too slowly, a pipelined request waits.
     """
 
     UNCONNECTED = 1
