@@ -20,7 +20,6 @@ from typing import Any
 import aiohttp
 import msgspec
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 
 from controller import admin
 from controller.children import ChildSettings, authority, children
@@ -41,6 +40,7 @@ from controller.kube.tokens import Reviewer
 from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
 from controller.settings import OperatorSettings
+from controller.telemetry import Operations, operator_registry
 from controller.translate import Key, Translated
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class ControlPlane:
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._trust = ssl.create_default_context(cadata=None)  # of other replicas; ours, once the Secret is read
         self._ending = False
+        self._wire: dict[str, int] = {}  # events of the discovery server
         self._names = [
             f"{settings.service}.{settings.namespace}.svc",
             f"{settings.service}.{settings.namespace}.svc.cluster.local",
@@ -94,7 +95,7 @@ class ControlPlane:
                 relayed=self._relayed,
                 replica=f"system:serviceaccount:{settings.namespace}:{settings.account}" if settings.account else "",
             ),
-            lambda event: None,
+            self._count,
         )
         self.relay = Relay(
             Way(
@@ -133,7 +134,7 @@ class ControlPlane:
     async def _listen(self, listeners: contextlib.AsyncExitStack) -> None:
         view = admin.View(
             ready=lambda: self.operator.ready and not self._ending,
-            registry=CollectorRegistry(),
+            registry=operator_registry(self._operations),
             config=lambda: {name: each.version for name, each in self._published()},
             endpoints=lambda: {name: msgspec.Raw(each.body) for name, each in self._published()},
         )
@@ -232,6 +233,22 @@ class ControlPlane:
         if self._authority is None:
             return []
         return [authority(namespace, owners, self._authority.trusted.decode())]
+
+    def _count(self, event: str) -> None:
+        self._wire[event] = self._wire.get(event, 0) + 1
+
+    def _operations(self) -> Operations:
+        operator = self.operator
+        return Operations(
+            synced=operator.ready,
+            leading=operator.elector.leading,
+            objects=len(operator.store.keys),
+            queued=operator.queued,
+            streams=self.discovery.streams,
+            ages=operator.ages(),
+            counts=operator.counts() | {"relay_failures": self.relay.failures},
+            wire=self._wire,
+        )
 
     def _published(self) -> Iterator[tuple[str, Published]]:
         for key in sorted(self.operator.store.keys):

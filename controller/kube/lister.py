@@ -30,6 +30,7 @@ class Lister:
 
     def __init__(self, api: Api, store: Store, period: float = PERIOD) -> None:
         self.listed = asyncio.Event()
+        self.errors = 0
         self._api = api
         self._store = store
         self._period = period
@@ -52,6 +53,7 @@ class Lister:
                     await self._list(scope)
             except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
                 failures += 1
+                self.errors += 1
                 wait = min(LONGEST, SHORTEST * 2.0 ** min(failures, 16)) * random.uniform(0.5, 1.0)
                 if isinstance(error, ApiError):
                     wait = max(wait, error.retry_after or 0.0)

@@ -79,9 +79,10 @@ class Operator:
         listeners = Listeners(publish=self._publish, write=self._write)
         self.store = Store(listeners, proxies.reports, namespaces=scope.namespaces)
         self.elector = Elector(api, scope.namespace, scope.lease, scope.identity, owner=scope.owner)
+        self._recorder = Recorder(api, scope.identity)
         self._publisher = Publisher(self.store.inputs, proxies.put, proxies.gone)
         self._writers = Writers(api, lambda: self.elector.leading)
-        self._reconciler = Reconciler(self.store, self._writers, Recorder(api, scope.identity), desired)
+        self._reconciler = Reconciler(self.store, self._writers, self._recorder, desired)
         self._lister = Lister(api, self.store)
         self.front = Front(configure, self.store.event, scope.namespaces)
         self._synced = asyncio.Event()
@@ -136,6 +137,30 @@ class Operator:
         if self._lister.listed.is_set() and self.front.age() > FRONT:
             found.append(f"kopf's loop silent for {self.front.age():.0f} s")
         return found
+
+    def counts(self) -> dict[str, int]:
+        """Since the start, by the words of `telemetry.OPERATOR_COUNTS`."""
+        return {
+            "watch_errors": sum(reflector.errors for reflector in self._reflectors) + self._lister.errors,
+            "front_restarts": self.front.restarts,
+            "publish_failures": self._publisher.failures,
+            "reconcile_failures": self._reconciler.failures,
+            "writes": self._writers.writes,
+            "events_dropped": self._recorder.dropped,
+            "lease_taken": self.elector.transitions,
+        }
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since a watch's last byte, by kind; the oldest of several."""
+        found: dict[str, float] = {"balancedservices": self._lister.age()}
+        for reflector in self._reflectors:
+            name = str(reflector.resource) + ("/children" if reflector.resource in CHILDREN.values() else "")
+            found[name] = max(found.get(name, 0.0), reflector.age())
+        return found
+
+    @property
+    def queued(self) -> int:
+        return self._reconciler.queued
 
     async def run(self) -> None:
         """For ever; a task that fails ends all of it."""

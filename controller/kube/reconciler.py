@@ -73,6 +73,10 @@ class Reconciler:
     def __repr__(self) -> str:
         return f"<Reconciler {self._queue if self._queue is not None else 'idle'} failures={self.failures}>"
 
+    @property
+    def queued(self) -> int:
+        return len(self._queue) if self._queue is not None else 0
+
     def changed(self, key: Key) -> None:
         if self._queue is not None:
             self._queue.add(key)
