@@ -174,7 +174,22 @@ class Reconciler:
         for child in live.values():
             if ownership(child, uid) == "ours":
                 await self._writers.delete(child)
+        later = await self._clear_endpoints(key, wanted) or later
         return conflicts, later
+
+    async def _clear_endpoints(self, key: Key, wanted: Sequence[Object]) -> bool:
+        """Without a selector nobody else keeps the slices of the front Service: what is left would name dead pods."""
+        front = next(
+            (each for each in wanted if each["kind"] == "Service" and each["metadata"]["name"] == key[1]), None
+        )
+        if front is None or "selector" in front["spec"]:
+            return False
+        ours = {each["metadata"]["name"] for each in wanted if each["kind"] == "EndpointSlice"}
+        theirs = {each.name for each in self._store.inputs.slices.get(key, ())} - ours
+        theirs -= {name for _, kind, name in self._store.children.get(key, {}) if kind == "EndpointSlice"}
+        if theirs:
+            await self._writers.clear_endpoints(key, sorted(theirs))
+        return bool(theirs)
 
     async def _reconcile_shared(self, namespace: str) -> float | None:
         objects = self._store.inputs.objects.values()

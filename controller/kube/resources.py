@@ -46,6 +46,7 @@ REFERENCE_GRANTS = Resource(
 EVENTS = Resource(group="events.k8s.io", plural="events")
 LEASES = Resource(group="coordination.k8s.io", plural="leases")
 DEPLOYMENTS = Resource(group="apps", plural="deployments")
+ENDPOINTS = Resource(plural="endpoints")
 SECRETS = Resource(plural="secrets")
 TOKEN_REVIEWS = Resource(group="authentication.k8s.io", plural="tokenreviews")
 
@@ -55,5 +56,8 @@ CHILDREN: dict[tuple[str, str], Resource] = {
     ("v1", "ServiceAccount"): Resource(plural="serviceaccounts", selector=OWNER_LABEL),
     ("v1", "ConfigMap"): Resource(plural="configmaps", selector=OWNER_LABEL),
     ("apps/v1", "Deployment"): Resource(group="apps", plural="deployments", selector=OWNER_LABEL),
+    ("discovery.k8s.io/v1", "EndpointSlice"): Resource(
+        group="discovery.k8s.io", plural="endpointslices", selector=OWNER_LABEL
+    ),
     ("policy/v1", "PodDisruptionBudget"): Resource(group="policy", plural="poddisruptionbudgets", selector=OWNER_LABEL),
 }

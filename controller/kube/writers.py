@@ -11,13 +11,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
 from controller.kube.api import APPLY, Api, ApiError, Object
-from controller.kube.resources import BALANCED_SERVICES, CHILDREN, CHILDREN_MANAGER, STATUS_MANAGER
+from controller.kube.resources import (
+    BALANCED_SERVICES,
+    CHILDREN,
+    CHILDREN_MANAGER,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    STATUS_MANAGER,
+)
 from controller.kube.workqueue import TokenBucket
 from controller.model.service import GROUP, KIND, VERSION
 
@@ -56,7 +63,9 @@ class Writers:
 
     async def look(self, desired: Object, live: Object | None, uid: str) -> Found:
         """What there is of the child; `live` is what the cache has, `uid` its controller's ("": it has none)."""
-        if live is None or ownership(live, uid) != "ours":
+        # The name of a slice holds a hash, so a stranger's would be no accident; and they need no permission to get.
+        read = desired["kind"] != "EndpointSlice" and (live is None or ownership(live, uid) != "ours")
+        if read:
             live = await self._read(_path(desired))
         return Found(desired, live, None if live is None else ownership(live, uid))
 
@@ -107,6 +116,19 @@ class Writers:
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
+
+    async def clear_endpoints(self, key: tuple[str, str], slices: Iterable[str]) -> None:
+        """Delete what a Service has from the time when it had a selector: its Endpoints, then these slices.
+
+        In this order: from Endpoints that are left over, the mirroring controller makes a slice again.
+        """
+        doomed = [ENDPOINTS.path(*key), *(ENDPOINT_SLICES.path(key[0], name) for name in slices)]
+        for path in doomed:
+            try:
+                await self._write("DELETE", path)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
 
     async def status(self, key: tuple[str, str], uid: str, status: Object) -> Object | None:
         """The object after its status was written; None if it is gone or another one by now."""

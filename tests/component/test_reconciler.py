@@ -17,7 +17,7 @@ from controller.kube.store import Listeners, Store
 from controller.kube.writers import Writers
 from controller.model.endpoints import service_record
 from controller.model.service import BalancedService
-from controller.translate import Translated
+from controller.translate import Translated, translate
 from controller.translate.inputs import ProxyReport
 from tests.component.cluster_objects import balanced, endpoint, service, slice_of
 from tests.component.fake_api import FakeApi, refusal, reply, serving
@@ -338,3 +338,27 @@ def _all_facts(fake: FakeApi) -> list[dict[str, str]]:
     return [
         {each["type"]: each["reason"] for each in body["status"]["conditions"]} for body in fake.bodies("PATCH", STATUS)
     ]
+
+
+async def test_a_front_service_that_lost_its_selector_keeps_no_slice_of_others(fake: FakeApi, bench: Bench) -> None:
+    slices = "/apis/discovery.k8s.io/v1/namespaces/store/endpointslices"
+    endpoints = "/api/v1/namespaces/store/endpoints/shop"
+    bench.start(balanced(proxy={"mode": "Sidecar"}))
+    bench.slices(slice_of("shop-v1", "10.0.0.1"), slice_of("shop", "10.0.1.1", name="shop-old"))
+    fake.on("DELETE", endpoints, reply({}))
+    fake.on("DELETE", f"{slices}/shop-old", reply({}))
+    name = _sidecar_slice(bench)
+    fake.on("PATCH", f"{slices}/{name}", applied)
+
+    again = await bench.reconciler.reconcile(SHOP)
+
+    assert written(fake) == [f"{slices}/{name}", SERVICE, endpoints, f"{slices}/shop-old", STATUS]
+    assert again is not None
+    assert again <= 2
+
+
+def _sidecar_slice(bench: Bench) -> str:
+    service = bench.store.inputs.objects[SHOP]
+    assert isinstance(service, BalancedService)
+    wanted = desired().children(service, translate(bench.store.inputs, SHOP))
+    return next(str(each["metadata"]["name"]) for each in wanted if each["kind"] == "EndpointSlice")
