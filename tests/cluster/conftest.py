@@ -2,6 +2,7 @@
 
     cluster     (session) `api.Cluster`: kubectl, helm, apply, call, get, watch, wait, inside
     crd         (session) the same cluster, with the project's CRD established
+    operator    (session) `deployed.Operator`: running in the cluster, under the permissions of deploy/operator.yaml
     images      (session) `Images`: references of the project's controller and proxy image, built from the checkout as
                 it is and known to every node
     namespace   (each test) `namespace.Namespace`: its own, under Pod Security level `restricted`; apply, get, list,
@@ -42,6 +43,7 @@ from typing import NoReturn
 import pytest
 
 from tests.cluster.api import Cluster, Images, condition
+from tests.cluster.deployed import Operator
 from tests.cluster.local import cluster as local
 from tests.cluster.local import images as builder
 from tests.cluster.local.layout import Layout
@@ -121,6 +123,13 @@ def images(cluster: Cluster, say: Say) -> Images:
     built = builder.project(say)
     cluster.local.load("project", built)
     return Images(*(image.reference for image in built))
+
+
+@pytest.fixture(scope="session")
+def operator(crd: Cluster, images: Images) -> Operator:
+    deployed = Operator(crd, images)
+    deployed.deploy()
+    return deployed
 
 
 @pytest.fixture(scope="session")

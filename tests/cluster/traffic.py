@@ -126,6 +126,14 @@ class Load:
             self._process.kill()
             self._process.communicate()
 
+    def begun(self) -> Load:
+        """Wait for the first good answer."""
+        assert self._process.stderr is not None
+        line = self._process.stderr.readline()
+        if line != "begun\n":
+            raise CommandError(f"load client: {line}{self._process.communicate()}")
+        return self
+
     def stop(self, timeout: float = 60.0) -> dict[str, Any]:
         """End it now and wait for what is in flight."""
         output, errors = self._process.communicate(timeout=timeout)  # closes its standard input
@@ -133,6 +141,32 @@ class Load:
             raise CommandError(f"load client: {output}{errors}")
         report: dict[str, Any] = json.loads(output)
         return report
+
+
+class Stream:
+    """A response being followed. `pod` says whose it is; `end` waits for its end (result: app/stream.py)."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.pod = self._line()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def end(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._line())
+        return found
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()  # not `communicate`: it would lose what has been read ahead
+        if not line:
+            raise CommandError(f"stream client: {self._process.communicate()[1]}")
+        return line.strip()
 
 
 class Client:
@@ -154,10 +188,7 @@ class Client:
 
     def loading(self, url: str, *options: str) -> Load:
         """Send requests in the background, until `stop`, for ten minutes at most."""
-        words = ("/app/load.py", url, "--until-eof", "--seconds", "600", *options)
-        command, environment = self._cluster.command("kubectl", *self._pod, *words)
-        pipe = subprocess.PIPE
-        return Load(subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
+        return Load(self._popen("/app/load.py", url, "--until-eof", "--seconds", "600", *options))
 
     def settle(self, url: str, pods: set[str], seconds: float = 60.0) -> None:
         """Return when, for a second, exactly these pods answer and nothing fails: nodes learn of changes one by one."""
@@ -171,7 +202,14 @@ class Client:
 
     def stream(self, address: str, path: str) -> dict[str, Any]:
         """Follow one response, chunk by chunk, from a raw socket (result: app/stream.py)."""
-        found: dict[str, Any] = json.loads(
-            self._cluster.kubectl(*self._pod, "/app/stream.py", address, path, timeout=90)
-        )
-        return found
+        with self.streaming(address, path) as found:
+            return found.end()
+
+    def streaming(self, address: str, path: str) -> Stream:
+        """The same in the background; returns once the response's head is there."""
+        return Stream(self._popen("/app/stream.py", address, path))
+
+    def _popen(self, *argv: str) -> subprocess.Popen[str]:
+        command, environment = self._cluster.command("kubectl", *self._pod, *argv)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)

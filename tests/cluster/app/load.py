@@ -1,7 +1,9 @@
-"""Send requests at a rate for some seconds; print a report as one line of JSON.
+"""Send requests at a rate for some seconds; print a report as one line of JSON. "begun" on stderr: the first answer.
 
     load.py URL [--rate 50] [--concurrency 16] [--seconds 60] [--timeout 5] [--method GET] [--header NAME:VALUE]...
+            [--count N]     stop sooner, when so many are sent
             [--fresh]       a new connection for every request
+            [--each]        tell of every request by itself
             [--until-eof]   stop sooner, when standard input ends
 
 A request starts at its due time if one of the `concurrency` slots is free, else as soon as one is. The report:
@@ -11,6 +13,9 @@ A request starts at its due time if one of the `concurrency` slots is free, else
     statuses                how many had each status
     failures                each one that is not ok: {at: Unix time, after: seconds it took, reason}
     p50, p99, longest       seconds until the whole answer was there, of the ok ones
+    each                    [[at, after, pod, version], ...] of the ok ones, with --each
+
+Who answers is read from the body: the JSON of server.py, or plain text, the version and the pod.
 """
 
 from __future__ import annotations
@@ -38,12 +43,18 @@ class Report:
     statuses: Counter[str] = field(default_factory=Counter)
     failures: list[dict[str, Any]] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
+    each: list[tuple[float, float, str, str]] | None = None
 
     def ok(self, status: int, body: dict[str, Any], seconds: float) -> None:
+        if not self.latencies:
+            print("begun", file=sys.stderr, flush=True)
         self.statuses[str(status)] += 1
         self.latencies.append(seconds)
         for name, counter in self.answers.items():
             counter[body.get(name, "")] += 1
+        if self.each is not None:
+            at = round(time.time() - seconds, 3)
+            self.each.append((at, round(seconds, 3), body.get("pod", ""), body.get("version", "")))
 
     def failed(self, reason: str, seconds: float, status: int | None = None) -> None:
         if status is not None:
@@ -60,12 +71,20 @@ class Report:
             | counts
             | quantiles
             | {"longest": round(ordered[-1], 4), "failures": self.failures}
+            | ({} if self.each is None else {"each": self.each})
         )
+
+
+def who(text: str) -> dict[str, Any]:
+    """Version and pod, and more if it is JSON."""
+    if text.startswith("{"):
+        found: dict[str, Any] = json.loads(text)
+        return found
+    return dict(zip(("version", "pod"), text.split(), strict=False))
 
 
 async def one(session: aiohttp.ClientSession, options: argparse.Namespace, report: Report) -> None:
     """Send one request and enter what came of it."""
-    report.requests += 1
     begun = time.monotonic()
     try:
         async with session.request(options.method, options.url, allow_redirects=False) as response:
@@ -77,12 +96,13 @@ async def one(session: aiohttp.ClientSession, options: argparse.Namespace, repor
     if response.status >= 400:
         report.failed(f"{response.status} {text[:200]}", seconds, response.status)
     else:
-        report.ok(response.status, json.loads(text), seconds)
+        report.ok(response.status, who(text), seconds)
 
 
 async def load(options: argparse.Namespace) -> Report:
     """Send requests until told to stop, then wait for the last of them."""
     report, slots, pending = Report(), asyncio.Semaphore(options.concurrency), set()
+    report.each = [] if options.each else None
     stopped = asyncio.Event()
     if options.until_eof:
         asyncio.get_running_loop().add_reader(sys.stdin, stopped.set)  # it only ever ends
@@ -91,8 +111,9 @@ async def load(options: argparse.Namespace) -> Report:
     headers = [header.split(":", 1) for header in options.header]
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session:
         begun = due = time.monotonic()
-        while not stopped.is_set() and due - begun < options.seconds:
+        while not stopped.is_set() and due - begun < options.seconds and report.requests < options.count:
             await slots.acquire()
+            report.requests += 1
             task = asyncio.create_task(one(session, options, report))
             pending.add(task)
             task.add_done_callback(pending.discard)
@@ -113,7 +134,9 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=5.0)
     parser.add_argument("--method", default="GET")
     parser.add_argument("--header", action="append", default=[])
+    parser.add_argument("--count", type=int, default=sys.maxsize)
     parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--each", action="store_true")
     parser.add_argument("--until-eof", action="store_true")
     print(asyncio.run(load(parser.parse_args())).as_json())
 

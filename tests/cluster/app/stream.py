@@ -1,6 +1,8 @@
-"""Read one response off a raw socket and say when each piece of it came, as one line of JSON.
+"""Read one response off a raw socket and say when each piece of it came.
 
 stream.py HOST:PORT PATH [HOST-HEADER]
+
+The first line says who answers, as soon as the head is there (its X-Pod); the second, at the end, is JSON:
 
 status      of the response's head
 head        seconds until the head was complete
@@ -31,12 +33,16 @@ async def read(address: str, path: str, host: str) -> dict[str, Any]:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
             found["status"], found["head"] = int(head.split()[1]), round(time.monotonic() - begun, 3)
+            fields = dict(line.partition(b": ")[::2] for line in head.splitlines())
+            print(fields.get(b"X-Pod", b"").decode(), flush=True)
             while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
                 content = (await reader.readexactly(size + 2))[:-2]
                 found["pieces"].append([round(time.monotonic() - begun, 3), content.decode(errors="replace")])
             found["complete"] = True
             writer.close()
     except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+        if found["head"] is None:
+            print(flush=True)
         found["error"] = f"{type(error).__name__}: {error}"
     return found
 
