@@ -34,6 +34,7 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     flush: float = 5.0  # a closing connection that its peer doesn't read
     continue_wait: float = 1.0  # then we send the 100 ourselves
     backlog: int = 4096
+    tcp_keepalive: tuple[int, int, int] = (60, 10, 3)  # TCP ports, both sides: s of silence, s between probes, probes
     memory: int | None = None  # bytes held at most; None = a third of the cgroup's limit, else of 128 MiB
 
 

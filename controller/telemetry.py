@@ -24,14 +24,16 @@ BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 
 
 class Requests:
-    """Requests of one service to one backend ("" = none was reached)."""
+    """Requests, or connections of TCP ports, of one service to one backend ("" = none was reached)."""
 
-    __slots__ = ("buckets", "outcomes", "seconds")
+    __slots__ = ("buckets", "outcomes", "received", "seconds", "sent")
 
     def __init__(self) -> None:
         self.outcomes: dict[str, int] = {}  # a status class ("2xx"), or a reason word of the proxy's own
         self.buckets = [0] * (len(BOUNDS) + 1)
         self.seconds = 0.0
+        self.received = 0  # bytes from clients of TCP ports
+        self.sent = 0  # bytes to them
 
     def observe(self, seconds: float) -> None:
         """Time from the request's head to the final response's head: a stream of an hour is no latency of an hour."""
@@ -94,8 +96,9 @@ class _Samples(Collector):
 
     def collect(self) -> Iterator[Metric]:
         telemetry = self._telemetry
+        gauges = telemetry.gauges()  # first: they bring the counters of what is still open up to date
         yield from _of_requests(telemetry)
-        yield from _of_services(telemetry.gauges())
+        yield from _of_services(gauges)
         retries = CounterMetricFamily("steelyard_retries", "Retries made, and why.", labels=("service", "cause"))
         for labels, value in telemetry.retries.items():
             retries.add_metric(labels, value)
@@ -127,13 +130,22 @@ def _of_requests(telemetry: Telemetry) -> Iterator[Metric]:
         "From the request's head to the final response's head.",
         labels=("service", "backend"),
     )
+    carried = CounterMetricFamily(
+        "steelyard_tcp_bytes",
+        "Bytes from clients of TCP ports (received), and to them (sent).",
+        labels=("service", "backend", "direction"),
+    )
     bounds = [*(str(bound) for bound in BOUNDS), "+Inf"]
     for labels, counts in telemetry.by_backend.items():
         for outcome, value in counts.outcomes.items():
             requests.add_metric((*labels, outcome), value)
         seconds.add_metric(labels, list(zip(bounds, accumulate(counts.buckets), strict=True)), counts.seconds)
+        if counts.received or counts.sent:
+            carried.add_metric((*labels, "received"), counts.received)
+            carried.add_metric((*labels, "sent"), counts.sent)
     yield requests
     yield seconds
+    yield carried
 
 
 def _of_services(gauges: Mapping[str, Gauges]) -> Iterator[Metric]:

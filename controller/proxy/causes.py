@@ -65,6 +65,8 @@ TOTAL_TIMEOUT: Final = Cause("total_timeout", 504, "The request took too long.",
 CLIENT_LEFT: Final = "client_left"
 CLIENT_SLOW: Final = "client_slow"
 TRUNCATED: Final = "truncated"
+CARRIED: Final = "carried"  # a TCP connection that its two ends have ended
+SILENT: Final = "idle"  # a TCP connection without a byte for `tcpIdle`
 CUT: Final = DRAINED.reason
 
 REFUSALS: Final = {

@@ -172,7 +172,9 @@ class Exchange:
             return
         if node is not None:
             self.go(node)
-        elif not self.lane.queue.put(self):
+        elif self.lane.queue.put(self):
+            self.front.deadline = self.until
+        else:
             endings.answer(self, causes.QUEUE_FULL)
 
     def go(self, node: Node, *, fresh: bool = False) -> None:
@@ -189,6 +191,10 @@ class Exchange:
         if not again.try_again(self, attempt.node, cause.retry):
             self.attempt = None
             endings.answer(self, cause)
+
+    def refuse(self, cause: Cause) -> None:
+        """It waited for a free slot, in vain."""
+        endings.answer(self, cause)
 
     def hold(self) -> None:
         """The attempt is over and another one follows: what comes of the body waits for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from socket import AF_INET, AF_INET6, inet_pton
 
-from controller.model.service import Algorithm, HashOn
+from controller.model.service import HASHING, Algorithm, HashOn
 from controller.proxy.codec import Forwarding, RequestHead
 
 HashKey = Callable[[RequestHead, str], bytes | None]  # the head, the peer's address
@@ -42,6 +42,16 @@ def compile_hash_key(algorithm: Algorithm, forwarding: Forwarding) -> HashKey | 
         return None
 
     return first
+
+
+def compile_address_key(algorithm: Algorithm, pod_address: str | None) -> Callable[[str], bytes] | None:
+    """The same for connections, by the peer's address; in a sidecar the client is the pod (`pod_address`)."""
+    if algorithm.type not in HASHING:
+        return None
+    if pod_address is None:
+        return address_key
+    key = address_key(pod_address)
+    return lambda peer: key
 
 
 def _source(source: HashOn) -> HashKey:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from controller.proxy.lane import Lane
 from controller.proxy.listener import Front
+from controller.proxy.tcp import TcpFront
 from controller.settings import ProxySettings
 
 Address = tuple[str, int]
@@ -21,13 +22,13 @@ class PortInUse(Exception):  # noqa: N818 - what happened, in the words of the m
 
 
 class Factory:
-    """Makes a `Front` per connection. aiohttp tests its truth at the end: it must not have a length."""
+    """Makes a `Front` or a `TcpFront` per connection. aiohttp tests its truth at the end: it has no length."""
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
 
-    def __call__(self) -> Front:
-        return Front(self.lane)
+    def __call__(self) -> Front | TcpFront:
+        return TcpFront(self.lane) if self.lane.route.tcp else Front(self.lane)
 
     def pre_shutdown(self) -> None:
         """Idle connections are closed by the drain, which comes before."""

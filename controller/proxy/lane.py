@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from controller.balancing.node import Node
 from controller.balancing.picker import PickRequest
 from controller.model.service import RetryCondition
-from controller.proxy import endings
 from controller.proxy.connections import Pool
 from controller.proxy.route import Route
 from controller.proxy.upstream import Upstream
@@ -17,6 +16,7 @@ from controller.proxy.waiting import Queue
 if TYPE_CHECKING:
     from controller.proxy.forward import Exchange
     from controller.proxy.plane import DataPlane
+    from controller.proxy.tcp import TcpFront
 
 
 class Lane:
@@ -93,10 +93,9 @@ class Lane:
     def _cut(self, node: Node) -> None:
         del self._clocks[node]
         for front in tuple(self.plane.fronts):
-            exchange = front.exchange
-            if exchange is not None and exchange.attempt is not None and exchange.attempt.node is node:
+            if front.serves(node):
                 self.plane.telemetry.drain_cut += 1
-                endings.cut(exchange)
+                front.cut()
 
     def close(self) -> None:
         """Drop what only an open process needs; called when nothing is in flight any more."""
@@ -126,6 +125,13 @@ class Lane:
             response = exchange.response
             code = status or (response.status if response is not None else 0)
             self.plane.access_log.add(self.service, exchange, outcome, code, now)
+
+    def carried(self, front: TcpFront, outcome: str, now: float) -> None:
+        """Count one connection of a TCP port that has ended, and log it if wanted."""
+        counts = self.counts if front.pool is None else front.pool.counts
+        counts.outcomes[outcome] = counts.outcomes.get(outcome, 0) + 1
+        if front.route.access_log:
+            self.plane.access_log.add_connection(self.service, front, outcome, now)
 
     def __repr__(self) -> str:
         return f"<Lane {self.upstream.name} connections={self.connections} {self.queue}>"

@@ -12,6 +12,7 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
+from controller.balancing.node import Node
 from controller.proxy import causes, endings
 from controller.proxy.causes import Cause
 from controller.proxy.codec import RequestHead, RequestReader
@@ -262,6 +263,11 @@ class Front(asyncio.Protocol):
             self.open = False
             self._closing = True
             reset(self.transport)
+
+    def serves(self, node: Node) -> bool:
+        """Whether its request is on this endpoint."""
+        exchange = self.exchange
+        return exchange is not None and exchange.attempt is not None and exchange.attempt.node is node
 
     def close_idle(self) -> None:
         """Close if nothing is being served: the listener stops."""

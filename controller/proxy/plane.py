@@ -24,11 +24,14 @@ from controller.proxy.listener import Front
 from controller.proxy.memory import Memory, budget
 from controller.proxy.route import Route
 from controller.proxy.seat import Seat
+from controller.proxy.tcp import TcpFront
 from controller.proxy.timers import LoopTimers
 from controller.proxy.upstream import Upstream
 from controller.proxy.upstreams import Key, Upstreams
 from controller.settings import ProxySettings
 from controller.telemetry import Gauges, Telemetry
+
+Client = Front | TcpFront
 
 
 def write_to_stdout(data: bytes) -> None:
@@ -55,7 +58,7 @@ class DataPlane:
         self.head_limits = Limits(
             head_bytes=settings.head_bytes, fields=settings.fields, informational=settings.informational
         )
-        self.fronts: set[Front] = set()
+        self.fronts: set[Client] = set()
         self.client_room = 1 << 30  # client connections that the process's descriptors allow
         self.lingering = 0  # connections that are discarded from
         self.date = b""
@@ -158,6 +161,9 @@ class DataPlane:
 
     def gauges(self) -> Mapping[str, Gauges]:
         services: dict[str, Gauges] = {}
+        for front in self.fronts:
+            if isinstance(front, TcpFront):
+                front.tally()
         for lane in self.lanes:
             gauges = services.setdefault(lane.service, Gauges())
             upstream = lane.upstream
@@ -212,7 +218,7 @@ class DataPlane:
             self._empty.clear()
             await self._empty.wait()
 
-    def left(self, front: Front) -> None:
+    def left(self, front: Client) -> None:
         """A client connection is gone."""
         self.fronts.discard(front)
         if not self.fronts:

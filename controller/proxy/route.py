@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.model.service import Cookie
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.codec import Forwarding, Limits
-from controller.proxy.hash_key import compile_hash_key
+from controller.proxy.hash_key import compile_address_key, compile_hash_key
 from controller.settings import ProxySettings
 
 
@@ -14,6 +14,7 @@ class Route:
 
     __slots__ = (
         "access_log",
+        "address_key",
         "affinity",
         "body_bytes",
         "cookie_name",
@@ -24,16 +25,19 @@ class Route:
         "limits",
         "retries",
         "retry_statuses",
+        "tcp",
         "timeouts",
     )
 
     def __init__(self, snapshot: Snapshot, port: SnapshotPort, settings: ProxySettings) -> None:
         proxy = snapshot.proxy
+        pod_address = settings.pod_address or None if snapshot.mode == "Sidecar" else None
+        self.tcp = port.protocol == "TCP"
         self.forwarding = Forwarding(
             hop=f"{snapshot.namespace}.{snapshot.name}.steelyard",
             port=port.port,
             trusted=proxy.trusted_proxies,
-            pod_address=settings.pod_address or None if snapshot.mode == "Sidecar" else None,
+            pod_address=pod_address,
         )
         self.head_limits = Limits(
             head_bytes=snapshot.request_header_bytes, fields=settings.fields, informational=settings.informational
@@ -44,6 +48,7 @@ class Route:
         self.retry_statuses = frozenset(code for code in snapshot.retries.conditions if isinstance(code, int))
         self.body_bytes = snapshot.max_request_body_bytes
         self.hash_key = compile_hash_key(snapshot.algorithm, self.forwarding)
+        self.address_key = compile_address_key(snapshot.algorithm, pod_address)
         self.affinity: Cookie | None = snapshot.affinity.cookie if snapshot.affinity else None
         self.cookie_name = self.affinity.name.encode() if self.affinity else b""
         self.access_log = proxy.access_log == "JSON"
