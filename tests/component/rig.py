@@ -49,20 +49,21 @@ class RigLoop(uvloop.Loop):
 
     def __init__(self) -> None:
         super().__init__()
-        self.timers: list[asyncio.TimerHandle] = []
+        self.timers: list[tuple[asyncio.TimerHandle, object]] = []  # with what they call
 
-    def call_later(self, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
-        handle = super().call_later(*args, **kwargs)
-        self.timers.append(handle)
+    def call_later(self, delay: float, callback: Any, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        handle = super().call_later(delay, callback, *args, **kwargs)
+        self.timers.append((handle, callback))
         return handle
 
-    def call_at(self, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
-        handle = super().call_at(*args, **kwargs)
-        self.timers.append(handle)
+    def call_at(self, when: float, callback: Any, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *args, **kwargs)
+        self.timers.append((handle, callback))
         return handle
 
-    def armed(self) -> list[asyncio.TimerHandle]:
-        return [handle for handle in self.timers if not handle.cancelled() and handle.when() > self.time()]
+    def armed(self) -> list[object]:
+        """What is going to be called yet."""
+        return [call for handle, call in self.timers if not handle.cancelled() and handle.when() > self.time()]
 
 
 class RigPolicy(uvloop.EventLoopPolicy):
@@ -88,10 +89,12 @@ class Wire(asyncio.Protocol):
         self.taken = 0  # bytes that steps and `response` have used up
         self.ending = "open"
         self.closed = False
+        self.transport: Any = None
         self._changed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport: Any = transport
+        self.transport = transport
+        self._changed.set()
 
     def data_received(self, data: bytes) -> None:
         self.received += data
@@ -321,6 +324,7 @@ class Backend:
         return wire
 
     async def _run(self, wire: Wire, steps: tuple[Step, ...]) -> None:
+        await wire.until(lambda: wire.transport is not None)
         for step in steps:
             await step(wire)
 
@@ -405,7 +409,8 @@ class Rig:
     def snapshot(self, **fields: Any) -> Snapshot:
         endpoints = fields.pop("endpoints", None) or tuple(self.endpoint(backend) for backend in self.backends)
         backend = SnapshotBackend(name="all", weight=1, weight_per="Endpoint", endpoints=endpoints)
-        port = SnapshotPort(name="http", port=80, listen=0, backends=(backend,))
+        protocol = fields.pop("protocol", "HTTP")
+        port = SnapshotPort(name="http", port=80, listen=0, protocol=protocol, backends=(backend,))
         proxy = msgspec.structs.replace(fields.pop("proxy", Snapshot(namespace="", name="").proxy), access_log="JSON")
         return Snapshot(namespace="store", name="shop", **({"ports": (port,), "proxy": proxy} | fields))
 
