@@ -63,7 +63,8 @@ class RigLoop(uvloop.Loop):
 
     def armed(self) -> list[object]:
         """What is going to be called yet."""
-        return [call for handle, call in self.timers if not handle.cancelled() and handle.when() > self.time()]
+        now = self.time() + 0.001  # libuv rounds to milliseconds, so a timer may have fired half of one early
+        return [call for handle, call in self.timers if not handle.cancelled() and handle.when() > now]
 
 
 class RigPolicy(uvloop.EventLoopPolicy):
