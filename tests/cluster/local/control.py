@@ -17,6 +17,21 @@ from tests.cluster.local.pki import Authority
 
 ETCD = "http://127.0.0.1:2379"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
+# What service accounts write, each request once: tests ask which pod wrote what, and when. kube-system's write always.
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {
+            "level": "Metadata",
+            "userGroups": ["system:serviceaccounts"],
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+        },
+        {"level": "None"},
+    ],
+}
 NAMES = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
 
 
@@ -85,6 +100,7 @@ def _api_server(layout: Layout) -> None:
         "--kubelet-preferred-address-types=InternalIP",
         *(f"--service-account-issuer={ISSUER}", f"--service-account-signing-key-file={pki}/sa.key"),
         f"--service-account-key-file={pki}/sa.key",
+        *(f"--audit-policy-file={write(layout.state / 'audit.yaml', AUDIT)}", f"--audit-log-path={layout.audit}"),
     )
 
 

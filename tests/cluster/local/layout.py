@@ -74,6 +74,11 @@ class Layout:
         return self.state / "log"
 
     @property
+    def audit(self) -> Path:
+        """What service accounts wrote, a line of JSON for each request."""
+        return self.log / "audit"
+
+    @property
     def pki(self) -> Path:
         return self.state / "pki"
 
