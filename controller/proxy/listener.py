@@ -64,8 +64,6 @@ class Front(asyncio.Protocol):
         self._lingering = False
         self._discarded = 0
 
-    # The connection.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         plane, lane = self.plane, self.lane
@@ -87,7 +85,9 @@ class Front(asyncio.Protocol):
             elif not self._closing:
                 self._read(data)
             elif self._lingering:
-                self._discard(data)
+                self._discarded += len(data)
+                if self._discarded > self.plane.settings.lingering_bytes:
+                    self._stop_lingering()
         except Exception as error:  # noqa: BLE001 - the one edge of a request: a bug costs it, and not the process
             self.bug(error)
 
@@ -104,7 +104,6 @@ class Front(asyncio.Protocol):
         self.gone()
 
     def gone(self) -> None:
-        """The connection is no more."""
         self.plane.memory.held -= self._partial + self._blocked
         self._partial = self._blocked = 0
         if self._lingering:
@@ -122,8 +121,6 @@ class Front(asyncio.Protocol):
         else:
             self.abort()
 
-    # Heads.
-
     def _read(self, data: bytes) -> None:
         head = self._reader.feed(data)
         if type(head) is RequestHead:
@@ -135,7 +132,9 @@ class Front(asyncio.Protocol):
         elif head is None:
             self._partial += len(data)
             self.plane.memory.held += len(data)
-            if not self._heading:
+            if not self.plane.memory.may_hold():
+                self._refuse(causes.MEMORY)
+            elif not self._heading:
                 self._heading = True
                 self.deadline = monotonic() + self.lane.route.timeouts.request_headers
         else:
@@ -143,8 +142,7 @@ class Front(asyncio.Protocol):
 
     def _refuse(self, cause: Cause) -> None:
         """Answer what never became a request, and close."""
-        plane = self.plane
-        self.write(causes.render(cause, plane.next_id(), plane.date, close=True, bodyless=False))
+        self.write(causes.render(cause, self.plane.next_id(), self.plane.date, close=True, bodyless=False))
         self.lane.count(cause.reason)
         self._linger()
 
@@ -236,11 +234,6 @@ class Front(asyncio.Protocol):
             self._paused = 0
             self.transport.resume_reading()
 
-    def _discard(self, data: bytes) -> None:
-        self._discarded += len(data)
-        if self._discarded > self.plane.settings.lingering_bytes:
-            self._stop_lingering()
-
     def _stop_lingering(self) -> None:
         self._lingering = False
         self.plane.lingering -= 1
@@ -260,8 +253,7 @@ class Front(asyncio.Protocol):
 
     def abort(self) -> None:
         if self.open:
-            self.open = False
-            self._closing = True
+            self.open, self._closing = False, True
             reset(self.transport)
 
     def serves(self, node: Node) -> bool:

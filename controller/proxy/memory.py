@@ -19,7 +19,8 @@ def budget(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
 
 
 class Memory:
-    """Counts held bytes. Above 75 % no replay copies are kept, above 90 % new requests are refused."""
+    """Counts held bytes. Above 75 % no replay copies are kept, above 90 % new requests are refused, above all of it
+    unfinished heads, too."""
 
     __slots__ = ("_keep", "_refuse", "held", "limit", "refused", "unkept")
 
@@ -39,6 +40,13 @@ class Memory:
 
     def may_serve(self) -> bool:
         if self.held <= self._refuse:
+            return True
+        self.refused += 1
+        return False
+
+    def may_hold(self) -> bool:
+        """False: the budget is used up, and who holds more of it has to go."""
+        if self.held <= self.limit:
             return True
         self.refused += 1
         return False

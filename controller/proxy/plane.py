@@ -6,6 +6,7 @@ Snapshots come in by `apply` and `forget`; which sockets exist follows from them
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import time
@@ -32,6 +33,8 @@ from controller.settings import ProxySettings
 from controller.telemetry import Gauges, Telemetry
 
 Client = Front | TcpFront
+
+log = logging.getLogger(__name__)
 
 
 def write_to_stdout(data: bytes) -> None:
@@ -94,6 +97,11 @@ class DataPlane:
         addresses = {self._address(snapshot, port): port for port in snapshot.ports}
         self._host.reserve(addresses)
         self.upstreams.apply(snapshot)
+        if snapshot.limits.max_connections > self.client_room:
+            log.warning(
+                "maxConnections is more than descriptors allow",
+                extra={"service": "/".join(snapshot.key), "clients": self.client_room},
+            )
         self.telemetry.config_applied += 1
         self.snapshots[snapshot.key] = (snapshot, version, time.time())
         names = {port.name for port in snapshot.ports}

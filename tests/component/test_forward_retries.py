@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from controller.balancing.node import Kind
@@ -20,6 +21,7 @@ from controller.model.service import (
 )
 from tests.component.rig import (
     OK,
+    SETTINGS,
     Rig,
     Step,
     black_hole,
@@ -388,3 +390,56 @@ async def test_a_hash_key_goes_to_the_same_endpoint(rig: Rig) -> None:
     assert all(len(seen) == 1 for seen in by_user.values())
     assert len(set.union(*by_user.values())) > 1
     assert len({(await rig.ask(b"GET /?id=7 HTTP/1.1\r\nHost: a\r\n\r\n")).body for _ in range(3)}) == 1
+
+
+# Pools and memory.
+
+
+async def test_a_keep_alive_timeout_of_the_endpoint_is_heeded(rig: Rig) -> None:
+    await rig.open()
+    rig.backend.script(
+        serve(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: timeout=1\r\nContent-Length: 0\r\n\r\n")
+    )
+
+    await rig.ask()
+
+    assert "keep=0.5s" in repr(rig.lane.pools[0])
+
+
+async def test_each_keep_alive_race_halves_what_is_kept(rig: Rig) -> None:
+    await rig.open()
+    await _warm(rig, fin())
+
+    await rig.ask()
+
+    assert "keep=2s" in repr(rig.lane.pools[0])
+    assert rig.lane.races == 1
+
+
+async def test_idle_connections_age_out(rig: Rig) -> None:
+    await rig.open(settings=msgspec.structs.replace(SETTINGS, upstream_idle=0.05))
+    await rig.ask()
+    wire = rig.backend.connections[0]
+
+    await wire.until(lambda: wire.ending != "open")
+
+    assert wire.ending == "FIN"
+
+
+async def test_a_process_short_of_memory_refuses_new_requests_and_keeps_no_copies(rig: Rig) -> None:
+    await rig.open(settings=msgspec.structs.replace(SETTINGS, memory=100_000), retries=Retries(attempts=0))
+    rig.backend.script(recv_head(), stall())
+    slow = await rig.connect()
+    await slow.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 50_000)
+    other = await rig.connect()
+    await other.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 45_000)
+    await rig.reached(lambda: rig.plane.memory.held > 90_000)
+
+    refused = await rig.ask()
+
+    assert (refused.status, refused.get("retry-after"), refused.get("connection")) == (503, "1", None)
+    assert rig.plane.memory.refused == 1
+    await slow.send(b"x" * 9_000)
+    assert (await slow.response()).status == 503
+    other.rst()
+    await rig.reached(lambda: rig.plane.memory.held == 0)
