@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,25 @@ class HostPort(click.ParamType[tuple[str, int] | None]):
         if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
             self.fail(f"{value!r} is not HOST:PORT (for instance 127.0.0.1:19901 or [::]:19902)", param, ctx)
         return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Resources(click.ParamType[dict[str, object] | None]):
+    """A container's `resources` as a JSON object."""
+
+    name = "JSON"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, object] | None:
+        if not isinstance(value, str):
+            return value  # type: ignore[return-value]  # a default, converted already
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not found.keys() <= {"requests", "limits", "claims"}:
+            self.fail(f"{value!r} is no JSON object with requests and limits", param, ctx)
+        return found
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -236,6 +256,42 @@ def demo(path: Path, once: bool) -> None:
     help="Image of the proxies that the operator deploys.",
 )
 @click.option(
+    "--proxy-pull-policy",
+    type=click.Choice(["Always", "IfNotPresent", "Never"]),
+    default="IfNotPresent",
+    show_default=True,
+    envvar="STEELYARD_PROXY_PULL_POLICY",
+    help="When nodes pull that image.",
+)
+@click.option(
+    "--proxy-pull-secret",
+    "proxy_pull_secrets",
+    multiple=True,
+    envvar="STEELYARD_PROXY_PULL_SECRETS",
+    help="A Secret for that image, by its name in each object's namespace; may be repeated.",
+)
+@click.option(
+    "--proxy-priority-class",
+    default="",
+    envvar="STEELYARD_PROXY_PRIORITY_CLASS",
+    help="Of the proxies' pods, where the object names none.",
+)
+@click.option(
+    "--proxy-resources",
+    type=Resources(),
+    default=None,
+    envvar="STEELYARD_PROXY_RESOURCES",
+    help="Of a proxy's container as JSON, where the object names none.  [default: 100m CPU, 128Mi memory at most]",
+)
+@click.option(
+    "--max-rollouts",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    envvar="STEELYARD_MAX_ROLLOUTS",
+    help="How many Deployments of proxies may roll to a new pod template at the same time.",
+)
+@click.option(
     "--namespace",
     default="steelyard-system",
     show_default=True,
@@ -273,6 +329,20 @@ def demo(path: Path, once: bool) -> None:
     show_default=True,
     envvar="STEELYARD_SERVICE",
     help="The Service by which proxies reach the operator; the certificate is made out to it.",
+)
+@click.option(
+    "--lease",
+    default="steelyard-controller",
+    show_default=True,
+    envvar="STEELYARD_LEASE",
+    help="The Lease whose holder writes, in the operator's namespace.",
+)
+@click.option(
+    "--secret",
+    default="steelyard-controller",
+    show_default=True,
+    envvar="STEELYARD_SECRET",
+    help="The Secret with the operator's authority and keys, in its namespace; made if it is not there.",
 )
 @click.option(
     "--discovery",

@@ -64,9 +64,7 @@ class ControlPlane:
             f"{settings.service}.{settings.namespace}.svc",
             f"{settings.service}.{settings.namespace}.svc.cluster.local",
         ]
-        self._children = ChildSettings(
-            image=settings.proxy_image, control=f"https://{self._names[0]}:{settings.discovery_port}"
-        )
+        self._children = _child_settings(settings, f"https://{self._names[0]}:{settings.discovery_port}")
         self._secret = OwnSecret(api, settings.namespace, settings.secret, owner, self._renewed)
         self.hub = Hub()
         self.reports = Reports()
@@ -79,6 +77,7 @@ class ControlPlane:
                 lease=settings.lease,
                 namespaces=settings.watch,
                 owner=owner,
+                rollouts=settings.max_rollouts,
             ),
             Proxies(put=self._put, gone=self._gone, synced=self.hub.sync, reports=self.reports),
             Desired(children=self._wanted, shared=self._shared),
@@ -255,6 +254,19 @@ class ControlPlane:
             published = self.hub.get(key)
             if published is not None:
                 yield "/".join(key), published
+
+
+def _child_settings(settings: OperatorSettings, control: str) -> ChildSettings:
+    found = ChildSettings(
+        image=settings.proxy_image,
+        control=control,
+        image_pull_policy=settings.proxy_pull_policy,
+        image_pull_secrets=settings.proxy_pull_secrets,
+        priority_class_name=settings.proxy_priority_class,
+    )
+    if settings.proxy_resources is not None:
+        found = msgspec.structs.replace(found, resources=settings.proxy_resources)
+    return found
 
 
 def _address(settings: OperatorSettings) -> str:

@@ -44,6 +44,11 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "steelyard-system"  # its own: Lease, Secret, Deployment and Service are here
     watch: frozenset[str] = frozenset()  # namespaces; empty = all
     proxy_image: str
+    proxy_pull_policy: str = "IfNotPresent"
+    proxy_pull_secrets: tuple[str, ...] = ()  # names in the objects' namespaces
+    proxy_priority_class: str = ""  # where the object names none
+    proxy_resources: dict[str, object] | None = None  # where the object names none; None: `ChildSettings`' own
+    max_rollouts: int = 5  # Deployments that roll at a time: a bad image stops after these
     kubeconfig: str | None = None  # None: the pod's own account, else kubectl's default
     pod: str = ""  # name; "" outside a cluster
     address: str = "127.0.0.1"  # where other replicas reach this one

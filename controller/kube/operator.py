@@ -17,7 +17,7 @@ from controller.kube.handlers import Front
 from controller.kube.lease import Elector
 from controller.kube.lister import Lister
 from controller.kube.publisher import Publisher
-from controller.kube.reconciler import Desired, Reconciler
+from controller.kube.reconciler import ROLLOUTS, Desired, Reconciler
 from controller.kube.reflector import Reflector
 from controller.kube.resources import CHILDREN, ENDPOINT_SLICES, REFERENCE_GRANTS, SERVICES
 from controller.kube.store import Listeners, Store
@@ -61,6 +61,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     identity: str  # unique to this process, and how other replicas reach it
     lease: str = "steelyard-controller"
     namespaces: frozenset[str] = frozenset()  # watched; empty = all
+    rollouts: int = ROLLOUTS  # Deployments that roll at a time
     owner: Object | None = None  # an ownerReference to our Deployment, for what we make in our own namespace
 
 
@@ -82,7 +83,7 @@ class Operator:
         self._recorder = Recorder(api, scope.identity)
         self._publisher = Publisher(self.store.inputs, proxies.put, proxies.gone)
         self._writers = Writers(api, lambda: self.elector.leading)
-        self._reconciler = Reconciler(self.store, self._writers, self._recorder, desired)
+        self._reconciler = Reconciler(self.store, self._writers, self._recorder, desired, scope.rollouts)
         self._lister = Lister(api, self.store)
         self.front = Front(configure, self.store.event, scope.namespaces)
         self._synced = asyncio.Event()

@@ -19,9 +19,10 @@ import msgspec
 
 from controller.kube.api import ApiError, Object
 from controller.kube.events import Recorder, Said
+from controller.kube.rollouts import Rollouts, deployments, held, rolls
 from controller.kube.store import ChildKey, Owner, Store
 from controller.kube.workqueue import Workqueue
-from controller.kube.writers import NotLeadingError, Writers, covers, ownership
+from controller.kube.writers import Found, NotLeadingError, Outcome, Writers, covers, ownership
 from controller.model.conditions import transition
 from controller.model.service import BalancedService
 from controller.translate import Translated, translate
@@ -32,6 +33,8 @@ from controller.translate.status import Status
 WORKERS = 8  # keys in hand at once; they mostly wait for the API server
 AGAIN = (600.0, 900.0)  # seconds until a key is looked at again, whatever happens
 LATER = 2.0  # until something that is being deleted is looked at again
+TURN = 30.0  # until a Deployment that waits for its turn to roll is looked at again, unless one ends before
+ROLLOUTS = 5  # Deployments that roll at a time
 CONFLICT = 30.0  # until a same-named object of someone else's is looked at again
 SETTLING = 15.0  # after a take-over, until the other replicas have passed on what their proxies said
 COUNTS = 1.0  # between two writes of a status whose conditions are the same
@@ -60,7 +63,9 @@ class _Written(msgspec.Struct, frozen=True):
 class Reconciler:
     """`changed` from the store; `run` while the Lease is ours."""
 
-    def __init__(self, store: Store, writers: Writers, recorder: Recorder, desired: Desired) -> None:
+    def __init__(
+        self, store: Store, writers: Writers, recorder: Recorder, desired: Desired, rollouts: int = ROLLOUTS
+    ) -> None:
         self.failures = 0
         self._store = store
         self._writers = writers
@@ -69,6 +74,8 @@ class Reconciler:
         self._queue: Workqueue[Key] | None = None  # None: not leading
         self._since = -math.inf  # when the Lease was taken
         self._statuses: dict[Key, _Written] = {}  # as last written; the cache may lag behind
+        self._rollouts = Rollouts(rollouts)
+        self._turns: dict[Key, None] = {}  # objects whose Deployment waits for its turn, the first first
 
     def __repr__(self) -> str:
         return f"<Reconciler {self._queue if self._queue is not None else 'idle'} failures={self.failures}>"
@@ -84,6 +91,7 @@ class Reconciler:
     async def run(self) -> None:
         """Until cancelled."""
         self._statuses.clear()
+        self._turns.clear()
         self._since = time.monotonic()
         self._queue = queue = Workqueue[Key]()
         try:
@@ -120,6 +128,8 @@ class Reconciler:
                 queue.retry(key)
             else:
                 queue.forget(key)
+                if self._turns and key not in self._turns:
+                    queue.add(next(iter(self._turns)))  # perhaps it was this one that it waits for
                 if again is not None:
                     queue.after(key, again)
             finally:
@@ -135,6 +145,7 @@ class Reconciler:
         """Make children and status of `key` as they should be; returns seconds until it is looked at again."""
         if not key[1]:
             return await self._reconcile_shared(key[0])
+        self._turns.pop(key, None)
         owner, service = self._store.owners.get(key), self._store.inputs.objects.get(key)
         if owner is None or service is None or owner.deleting:
             if owner is None:
@@ -150,7 +161,7 @@ class Reconciler:
                 refused = error  # the status is told all the same
             else:
                 self._store.set_conflicts(key, conflicts)
-                waits += [CONFLICT] * bool(conflicts) + [LATER] * later
+                waits += [CONFLICT] * bool(conflicts) + [LATER] * later + [TURN] * (key in self._turns)
         if self._store.owners.get(key) is not None:  # else it went while we waited
             waits.append(await self._reconcile_status(key, translate(self._store.inputs, key).status))
         if refused is not None:
@@ -167,17 +178,17 @@ class Reconciler:
             return conflicts, False
         later = False
         for each in found:
-            outcome = await self._writers.apply(each)
+            outcome = await self._apply(key, each)
             if outcome == "conflict":
                 conflicts.append(_title(each.desired))
             later = later or outcome == "later"
         for child in live.values():
             if ownership(child, uid) == "ours":
                 await self._writers.delete(child)
-        later = await self._clear_endpoints(key, wanted) or later
+        later = await self._clear_endpoints(key, uid, wanted) or later
         return conflicts, later
 
-    async def _clear_endpoints(self, key: Key, wanted: Sequence[Object]) -> bool:
+    async def _clear_endpoints(self, key: Key, uid: str, wanted: Sequence[Object]) -> bool:
         """Without a selector nobody else keeps the slices of the front Service: what is left would name dead pods."""
         front = next(
             (each for each in wanted if each["kind"] == "Service" and each["metadata"]["name"] == key[1]), None
@@ -186,10 +197,32 @@ class Reconciler:
             return False
         ours = {each["metadata"]["name"] for each in wanted if each["kind"] == "EndpointSlice"}
         theirs = {each.name for each in self._store.inputs.slices.get(key, ())} - ours
-        theirs -= {name for _, kind, name in self._store.children.get(key, {}) if kind == "EndpointSlice"}
+        # Labels alone don't tell: the slices' controllers copy the Service's onto theirs.
+        theirs -= {
+            name
+            for (_, kind, name), each in self._store.children.get(key, {}).items()
+            if kind == "EndpointSlice" and ownership(each, uid) == "ours"
+        }
         if theirs:
             await self._writers.clear_endpoints(key, sorted(theirs))
         return bool(theirs)
+
+    async def _apply(self, key: Key, found: Found) -> Outcome:
+        """Write a child; of a Deployment that must wait for its turn to roll, only what replaces no pod."""
+        live, desired = found.live, found.desired
+        if live is None or desired["kind"] != "Deployment" or not rolls(live, desired):
+            return await self._writers.apply(found)
+        if not self._rollouts.admit(live, deployments(self._store.children)):
+            self._turns[key] = None
+            rest = held(live, desired)
+            return "same" if rest is None else await self._writers.apply(Found(rest, live, found.owned))
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._writers.apply(found)
+        finally:
+            if outcome != "written":
+                self._rollouts.withdraw(live)
+        return outcome
 
     async def _reconcile_shared(self, namespace: str) -> float | None:
         objects = self._store.inputs.objects.values()

@@ -362,3 +362,50 @@ def _sidecar_slice(bench: Bench) -> str:
     assert isinstance(service, BalancedService)
     wanted = desired().children(service, translate(bench.store.inputs, SHOP))
     return next(str(each["metadata"]["name"]) for each in wanted if each["kind"] == "EndpointSlice")
+
+
+async def test_a_new_image_rolls_only_as_many_deployments_at_a_time_as_it_may(fake: FakeApi, bench: Bench) -> None:
+    names = [f"shop-{number}" for number in range(7)]
+    for path in (f"/apis/apps/v1/namespaces/store/deployments/{name}-lb" for name in names):
+        fake.on("PATCH", path, applied)
+    for name in names:
+        for path in (
+            f"/apis/steelyard.dev/v1alpha1/namespaces/store/balancedservices/{name}/status",
+            f"/api/v1/namespaces/store/services/{name}",
+            f"/api/v1/namespaces/store/serviceaccounts/{name}-lb",
+            f"/apis/policy/v1/namespaces/store/poddisruptionbudgets/{name}-lb",
+        ):
+            fake.on("PATCH", path, applied)
+    bench.start(*(balanced(name) for name in names))
+    table = bench.store.child_table("apps/v1", "Deployment")
+    table.replace(None, {("store", f"{name}-lb"): rolled_out(name, "proxy:0") for name in names})
+
+    for name in names:
+        await bench.reconciler.reconcile(("store", name))
+
+    images = [
+        body["spec"]["template"]["spec"]["containers"][0]["image"]
+        for name in names
+        for body in fake.bodies("PATCH", f"/apis/apps/v1/namespaces/store/deployments/{name}-lb")
+    ]
+    # Their labels differ too, and that need not wait.
+    assert images == ["proxy:1"] * 5 + ["proxy:0"] * 2
+
+
+def rolled_out(name: str, image: str) -> dict[str, Any]:
+    owner = {"apiVersion": "steelyard.dev/v1alpha1", "kind": "BalancedService", "controller": True}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "namespace": "store",
+            "name": f"{name}-lb",
+            "uid": f"uid-of-{name}-lb",
+            "generation": 1,
+            "resourceVersion": "1",
+            "labels": {"steelyard.dev/balancedservice": name},
+            "ownerReferences": [owner | {"name": name, "uid": f"uid-of-{name}"}],
+        },
+        "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "proxy", "image": image}]}}},
+        "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2},
+    }
