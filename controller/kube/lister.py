@@ -1,4 +1,4 @@
-"""The list of BalancedServices every few minutes: it closes the gap that kopf leaves.
+"""The list of BalancedServices every few minutes, and after any list of another kind: it closes the gap that kopf leaves.
 
 kopf replays what exists after a lost history and compares with nothing, so an object deleted meanwhile would stay for
 ever. A list must not undo an event that is newer than it: see `Store.end_list`.
@@ -19,6 +19,7 @@ from controller.kube.resources import BALANCED_SERVICES
 from controller.kube.store import Store
 
 PERIOD = 300.0  # seconds, jittered by a fifth
+TOGETHER = 1.0  # pause in which further wishes come: kopf lists object by object
 SHORTEST = 0.5  # pause after a failure; doubles
 LONGEST = 30.0
 
@@ -68,6 +69,7 @@ class Lister:
                     await self._soon.wait()
             except TimeoutError:
                 continue
+            await asyncio.sleep(TOGETHER)
 
     async def _list(self, scope: str | None) -> None:
         self._store.begin_list()

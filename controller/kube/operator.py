@@ -22,7 +22,7 @@ from controller.kube.reflector import Reflector
 from controller.kube.resources import CHILDREN, ENDPOINT_SLICES, REFERENCE_GRANTS, SERVICES
 from controller.kube.store import Listeners, Store
 from controller.kube.writers import Writers
-from controller.model.endpoints import grant_record, service_record
+from controller.model.endpoints import grant_record, service_record, slice_record
 from controller.model.names import proxy_name
 from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
@@ -85,9 +85,11 @@ class Operator:
         self._writers = Writers(api, lambda: self.elector.leading)
         self._reconciler = Reconciler(self.store, self._writers, self._recorder, desired, scope.rollouts)
         self._lister = Lister(api, self.store)
-        self.front = Front(configure, self.store.event, scope.namespaces)
+        self.front = Front(configure, self._event, scope.namespaces)
         self._synced = asyncio.Event()
         self._reflectors = self._make_reflectors(api)
+        for reflector in self._reflectors:
+            reflector.listed = self._lister.soon  # what lost its history is seldom one kind alone
         self.store.opened = self._synced.set
 
     def __repr__(self) -> str:
@@ -98,13 +100,18 @@ class Operator:
         """All caches had a complete list, and all that is known has been published."""
         return self._synced.is_set()
 
+    @property
+    def freshness(self) -> int:
+        """Up to which version the slices are known: by it proxies tell a replica that lags from one that is ahead.
+
+        The list's own version counts too. Of a slice that is gone by now an operator that starts would never hear, and
+        seem to lag behind the one before it. Versions are compared for nothing else.
+        """
+        return max((each.reached for each in self._reflectors if each.resource is ENDPOINT_SLICES), default=0)
+
     def reported(self, key: Key) -> None:
         """A proxy of that object came, left, acknowledged or changed its health."""
         self._write(key)
-
-    def list_soon(self) -> None:
-        """List BalancedServices now, not at the next turn."""
-        self._lister.soon()
 
     def everything_changed(self) -> None:
         """Of what goes with every snapshot or into every namespace, such as a key or the authority."""
@@ -186,6 +193,11 @@ class Operator:
         await asyncio.sleep(random.uniform(0.0, 0.5))  # replicas that start together
         await self.elector.run(self._reconciler.run)
 
+    def _event(self, kind: str | None, item: Object) -> None:
+        if kind is None:  # kopf lists anew, and would never tell what went meanwhile
+            self._lister.soon()
+        self.store.event(kind, item)
+
     def _publish(self, key: Key, urgent: bool) -> None:
         self._publisher.changed(key, urgent)
 
@@ -198,7 +210,7 @@ class Operator:
         children = [(resource, _child_record(*kind), store.child_table(*kind)) for kind, resource in CHILDREN.items()]
         for scope in store.scopes:
             found.append(Reflector(api, SERVICES, service_record, store.services, namespace=scope))
-            found.append(Reflector(api, ENDPOINT_SLICES, store.slice_record, store.slices, namespace=scope))
+            found.append(Reflector(api, ENDPOINT_SLICES, slice_record, store.slices, namespace=scope))
             found.append(Reflector(api, REFERENCE_GRANTS, grant_record, store.grants, namespace=scope))
             for resource, record, table in children:
                 found.append(Reflector(api, resource, record, table, namespace=scope))

@@ -90,6 +90,8 @@ class Reflector(Generic[R]):
         self.resource = resource
         self.namespace = namespace
         self.errors = 0
+        self.listed: Callable[[], None] = lambda: None  # called after each whole list
+        self.reached = 0  # the highest version heard of: of a list, an event or a bookmark
         self._api = api
         self._record = record
         self._sink = sink
@@ -167,8 +169,9 @@ class Reflector(Generic[R]):
                     items[_key(item)] = record
             # Of the list, not of its last item: from there history would be replayed.
             version = page["metadata"]["resourceVersion"]
-        self._version = version
+        self._at(version)
         self._sink.replace(self.namespace, items)
+        self.listed()
 
     async def _watch(self) -> None:
         assert self._version is not None
@@ -216,7 +219,12 @@ class Reflector(Generic[R]):
                 self._sink.put(_key(item), record)
         elif kind == "DELETED":
             self._sink.drop(_key(item))
-        self._version = item["metadata"]["resourceVersion"]
+        self._at(item["metadata"]["resourceVersion"])
+
+    def _at(self, version: str | None) -> None:
+        self._version = version
+        if version is not None and version.isdecimal():
+            self.reached = max(self.reached, int(version))
 
 
 def _key(item: Object) -> Key:

@@ -16,7 +16,7 @@ from controller.children.meta import OWNER_LABEL
 from controller.kube.api import Object
 from controller.kube.dependents import Dependents, depends_on
 from controller.kube.table import Table
-from controller.model.endpoints import Grant, ServiceRecord, Slice, slice_record
+from controller.model.endpoints import Grant, ServiceRecord, Slice
 from controller.model.parsing import parse
 from controller.model.service import BalancedService, Invalid
 from controller.translate.inputs import Given, Inputs, Key, ProxyReport, given
@@ -55,7 +55,6 @@ class Store:
         scopes: tuple[str | None, ...] = tuple(sorted(namespaces)) or (None,)
         self.scopes = scopes
         self.opened: Callable[[], None] = lambda: None  # called once, when nothing is waited for any more
-        self.freshness = 0  # the highest version of a slice seen: proxies prefer the replica that is ahead
         self.owners: dict[Key, Owner] = {}
         self.children: dict[Key, dict[ChildKey, Object]] = {}
         self.services = Table[ServiceRecord]("services", scopes, self._service_changed)
@@ -228,13 +227,6 @@ class Store:
             self._replicas[key] = replicas
         else:
             self._replicas.pop(key, None)
-
-    def slice_record(self, item: Object) -> Slice:
-        """The record, its version noted. Versions are ordered here only to tell a lagging replica from one ahead."""
-        version = item["metadata"].get("resourceVersion") or ""
-        if version.isdecimal():
-            self.freshness = max(self.freshness, int(version))
-        return slice_record(item)
 
     def _service_changed(self, key: Key, old: ServiceRecord | None, new: ServiceRecord | None) -> None:
         self._tell_dependents(key, urgent=new is None)

@@ -15,7 +15,7 @@ from controller.kube.events import Recorder
 from controller.kube.reconciler import Desired, Reconciler
 from controller.kube.store import Listeners, Store
 from controller.kube.writers import Writers
-from controller.model.endpoints import service_record
+from controller.model.endpoints import service_record, slice_record
 from controller.model.service import BalancedService
 from controller.translate import Translated, translate
 from controller.translate.inputs import ProxyReport
@@ -78,9 +78,7 @@ class Bench:
         assert self.store.synced
 
     def slices(self, *items: dict[str, Any]) -> None:
-        self.store.slices.replace(
-            None, {("store", item["metadata"]["name"]): self.store.slice_record(item) for item in items}
-        )
+        self.store.slices.replace(None, {("store", item["metadata"]["name"]): slice_record(item) for item in items})
 
 
 @pytest.fixture
@@ -344,7 +342,10 @@ async def test_a_front_service_that_lost_its_selector_keeps_no_slice_of_others(f
     slices = "/apis/discovery.k8s.io/v1/namespaces/store/endpointslices"
     endpoints = "/api/v1/namespaces/store/endpoints/shop"
     bench.start(balanced(proxy={"mode": "Sidecar"}))
-    bench.slices(slice_of("shop-v1", "10.0.0.1"), slice_of("shop", "10.0.1.1", name="shop-old"))
+    old = slice_of("shop", "10.0.1.1", name="shop-old")
+    old["metadata"]["labels"]["steelyard.dev/balancedservice"] = "shop"  # copied from the Service by their controller
+    bench.slices(slice_of("shop-v1", "10.0.0.1"), old)
+    bench.store.child_table("discovery.k8s.io/v1", "EndpointSlice").put(("store", "shop-old"), old)
     fake.on("DELETE", endpoints, reply({}))
     fake.on("DELETE", f"{slices}/shop-old", reply({}))
     name = _sidecar_slice(bench)
