@@ -11,23 +11,24 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.traffic import CONTAINER_SECURITY, POD_SECURITY
 
 LOOK = """
-import importlib.util, json, os, shutil
+import importlib.util, json, os, pathlib, shutil
 known = lambda name: importlib.util.find_spec(name) is not None
 print(json.dumps({
     "modules": [name for name in ("controller", "aiohttp", "kopf", "kubernetes", "pip") if known(name)],
     "programs": [name for name in ("steelyard", "pip", "gcc", "cc") if shutil.which(name)],
     "user": os.getuid(),
+    "megabytes": sum(f.lstat().st_size for f in pathlib.Path("/opt/steelyard").rglob("*")) / 1e6,
     "codec": known("controller.proxy.codec._native"),
 }))
 """
 
 
 @pytest.mark.parametrize(
-    ("kind", "modules"),
-    [("proxy", ["controller", "aiohttp"]), ("controller", ["controller", "aiohttp", "kopf", "kubernetes"])],
+    ("kind", "modules", "megabytes"),
+    [("proxy", ["controller", "aiohttp"], 45), ("controller", ["controller", "aiohttp", "kopf", "kubernetes"], 210)],
 )
 def test_an_image_holds_its_own_and_runs_restricted(
-    namespace: Namespace, images: Images, kind: str, modules: list[str]
+    namespace: Namespace, images: Images, kind: str, modules: list[str], megabytes: int
 ) -> None:
     container = {
         "name": "look",
@@ -41,4 +42,5 @@ def test_an_image_holds_its_own_and_runs_restricted(
 
     assert pod["status"]["phase"] == "Succeeded"
     found = json.loads(namespace.kubectl("logs", "look"))
+    assert 1 < found.pop("megabytes") <= megabytes, "on top of the base image; kubernetes alone is 126"
     assert found == {"modules": modules, "programs": ["steelyard"], "user": 65532, "codec": True}
