@@ -46,13 +46,13 @@ class Side(asyncio.Protocol):
         self.blocked = self.transport.get_write_buffer_size()
         self.tunnel.memory.held += self.blocked
         other = self.tunnel.other(self)
-        if not other.closed:
+        if not other.transport.is_closing():
             other.transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._unblock()
         other = self.tunnel.other(self)
-        if not other.closed:
+        if not other.transport.is_closing():
             other.transport.resume_reading()
 
     def _unblock(self) -> None:
