@@ -21,11 +21,6 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx", "6xx", "7xx", "8xx", "9xx")
 
 
-def awaits_continue(exchange: Exchange) -> bool:
-    upload = exchange.upload
-    return exchange.head.expect and not exchange.continued and upload is not None and upload.size == 0
-
-
 def continue_anyway(exchange: Exchange) -> None:
     """Neither a 100 nor an answer came: nobody shall wait for ever."""
     exchange.continued = exchange.informed = True
@@ -60,13 +55,19 @@ def answered(exchange: Exchange, head: ResponseHead, now: float) -> None:
     )
     extra = sticky.cookie(exchange, attempt.node) if exchange.route.affinity is not None else b""
     out = head.forward(exchange.close, exchange.request_id, exchange.plane.date, extra)
-    if head.length == 0:
+    length, rest = head.length, head.rest
+    if length == len(rest):  # the usual answer: all of it came in one read
+        exchange.sent = length
+        exchange.front.write(out + rest)
+        complete(exchange, b"", now)
+        return
+    if length == 0:
         exchange.front.write(out)
-        complete(exchange, head.rest, now)
+        complete(exchange, rest, now)
         return
     exchange.download = Body(head, request, exchange.front.limits)
-    if head.rest:
-        relay(exchange, head.rest, out)
+    if rest:
+        relay(exchange, rest, out)
     else:
         exchange.front.write(out)
         exchange.wait(now, exchange.route.timeouts.idle)

@@ -85,7 +85,8 @@ class Attempt:
         connection.attempt = self
         connection.requests += 1
         connection.write(exchange.request_bytes(self.pool.authority, now))
-        if answering.awaits_continue(exchange):
+        upload = exchange.upload
+        if upload is not None and upload.size == 0 and exchange.head.expect and not exchange.continued:
             wait = exchange.plane.settings.continue_wait
             self._expecting = exchange.plane.loop.call_later(wait, answering.continue_anyway, exchange)
         if exchange.front.full:

@@ -72,7 +72,7 @@ class DataPlane:
         self._by_upstream: dict[Upstream, Lane] = {}
         self._host = Host(settings)
         self._empty = asyncio.Event()
-        self._id_prefix = secrets.token_hex(6)
+        self._id_prefix = secrets.token_hex(6).encode()
         self._ids = 0
         self._closing = False
         self._swept = 0.0  # when idle connections to endpoints were last looked at
@@ -84,7 +84,7 @@ class DataPlane:
     def next_id(self) -> bytes:
         """A request id: random per process, then counted. A UUID each would cost 2 µs."""
         self._ids += 1
-        return f"{self._id_prefix}-{self._ids:x}".encode()
+        return b"%b-%x" % (self._id_prefix, self._ids)
 
     # Snapshots.
 
