@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,9 @@ def main() -> None:
 
     Try it without a cluster: `steelyard proxy --help`.
     """
+    # A container's first process never hears of a signal that it has no handler for, and a pod may be deleted while it
+    # starts. A command that has more to do at its end takes this one's place.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
 @main.command()

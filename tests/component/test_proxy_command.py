@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -290,6 +291,17 @@ def test_sigterm_turns_unready_and_serves_on_for_the_grace(
 
     assert fetch(f"http://127.0.0.1:{port}/") == (200, "one")
     assert proxy.process.wait(LIMIT) == 0
+
+
+def test_sigterm_ends_a_proxy_that_has_not_started_yet(tmp_path: Path) -> None:
+    """As a container's first process it would otherwise never hear of it. Here its file, a pipe, keeps it waiting."""
+    path = tmp_path / "shop.yaml"
+    os.mkfifo(path)
+    process = subprocess.Popen((*STEELYARD, "proxy", "--file", str(path)))
+    with path.open("wb"):  # returns once the other end is open
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(LIMIT) == 0
 
 
 def test_the_health_listener_shows_no_configuration(
