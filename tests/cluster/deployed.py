@@ -79,15 +79,21 @@ def example(image: str) -> list[Object]:
     return objects
 
 
-def programmed(namespace: Namespace, name: str = "shop", *, endpoints: str = "", seconds: float = 60.0) -> Object:
-    """The object once its proxies have acknowledged its newest spec, and these of its endpoints are usable ("4/4")."""
+def programmed(
+    namespace: Namespace, name: str = "shop", *, endpoints: str = "", proxies: int = 1, seconds: float = 60.0
+) -> Object:
+    """The object once its ready proxies, at least so many, have acknowledged its newest spec.
+
+    And once so many of its endpoints are usable ("4/4").
+    """
 
     def holds(found: Object) -> bool:
         status = found.get("status", {})
         facts = [each for each in status.get("conditions") or [] if each["type"] == "Programmed"]
         newest = [("True", found["metadata"]["generation"])] if found else []
         told = [(fact["status"], fact["observedGeneration"]) for fact in facts]
-        return bool(told) and told == newest and endpoints in ("", status.get("endpoints"))
+        enough = status.get("proxy", {}).get("programmed", 0) >= proxies and endpoints in ("", status.get("endpoints"))
+        return bool(told) and told == newest and enough
 
     return namespace.wait(SERVICES, name, holds, seconds)
 

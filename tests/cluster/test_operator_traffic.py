@@ -37,7 +37,7 @@ def test_the_example_is_programmed_and_its_weights_hold(
     requests, share = 20_000, 0.9
     namespace.apply(*example(app_image))
     programmed(namespace, seconds=15)
-    programmed(namespace, endpoints="4/4")
+    programmed(namespace, endpoints="4/4", proxies=2)
     client = namespace.client()
 
     shown = namespace.kubectl("get", "bsvc", "shop").splitlines()[1].split()
@@ -55,7 +55,7 @@ def test_weights_and_algorithm_change_within_two_seconds_and_replicas_within_fif
     operator: Operator, namespace: Namespace, app_image: str
 ) -> None:
     namespace.apply(*example(app_image))
-    programmed(namespace, endpoints="4/4")
+    programmed(namespace, endpoints="4/4", proxies=2)
     client = namespace.client()
 
     with client.loading(SHOP, *STEADY, "--header", "X-User:alice") as load:
@@ -97,7 +97,7 @@ def test_a_pod_that_is_not_ready_gets_nothing_new_and_keeps_its_stream(
 ) -> None:
     namespace.backend("shop-v1", replicas=3)
     namespace.apply(balanced())
-    programmed(namespace, endpoints="3/3")
+    programmed(namespace, endpoints="3/3", proxies=2)
     client = namespace.client()
 
     with client.loading(SHOP, *STEADY) as load, client.streaming("shop:80", "/stream/40/0.5") as stream:
@@ -141,7 +141,7 @@ def test_a_killed_backend_fails_only_what_it_had_and_of_that_only_what_may_not_b
     servers[0]["spec"]["template"]["spec"]["containers"][0]["args"] = ["-c", PARENT]
     namespace.apply(*servers, balanced())
     namespace.rolled_out("shop-v1")
-    programmed(namespace, endpoints="3/3")
+    programmed(namespace, endpoints="3/3", proxies=2)
     client = namespace.client()
     victim = sorted(namespace.pods(app="shop-v1"))[0]
 
