@@ -200,7 +200,7 @@ class ControlPlane:
 
     def _put(self, snapshot: Snapshot) -> None:
         self.reports.published(snapshot)
-        self.hub.put(snapshot, session_keys.derived(self._data, snapshot.uid), self.operator.store.freshness)
+        self.hub.put(snapshot, session_keys.derived(self._data, snapshot.uid), self.operator.freshness)
 
     def _gone(self, key: Key) -> None:
         self.reports.gone(key)

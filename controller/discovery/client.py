@@ -23,7 +23,9 @@ from controller.model.snapshot import SCHEMA, Snapshot, decode
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 15.0  # seconds; full jitter, so that a fleet does not come back in step
+# Seconds; jittered, so that a fleet does not come back in step. Not longer: an operator that is back must be heard
+# within 5, and while it is away an attempt costs no more than a refused connection.
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 4.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +86,7 @@ class Client:
         self._acks: dict[str, frames.Ack] = {}
         self._held: dict[str, frames.SnapshotFrame] = {}
         self._report = asyncio.Event()
-        self._freshness = 0
+        self._freshness: dict[str, int] = {}
         self.connected = False
         self.heard = clock()  # when the operator last said anything: the age of the configuration
         self.failures = 0
@@ -111,8 +113,8 @@ class Client:
                     extra={"url": self._settings.url, "error": self.error},
                 )
             finally:
-                self.connected = False
-            if self._clock() - started > LONGEST_PAUSE:
+                was, self.connected = self.connected, False
+            if was and self._clock() - started > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
             await asyncio.sleep(self._random.uniform(pause / 10, pause))
             pause = min(LONGEST_PAUSE, pause * 2)
@@ -178,6 +180,8 @@ class Client:
                 self._versions.pop(name, None)
                 self._bodies.pop(name, None)
                 self._acks.pop(name, None)
+                self._freshness.pop(name, None)
+                self._held.pop(name, None)
                 self._copies.drop(name)
                 return [Forget(name=name)]
             case frames.Ping():
@@ -189,13 +193,14 @@ class Client:
         return []
 
     def _snapshot(self, frame: frames.SnapshotFrame) -> list[Event]:
+        known = self._freshness.get(frame.name, 0)
         if self._versions.get(frame.name) == frame.version:
-            self._freshness = max(self._freshness, frame.freshness)
+            self._freshness[frame.name] = max(known, frame.freshness)
             self._acks.setdefault(frame.name, frames.Ack(version=frame.version, ok=True))
             self._held.pop(frame.name, None)
             self._report.set()
             return []
-        if frame.freshness < self._freshness:
+        if frame.freshness < known:
             # A replica that lags behind the one we came from: what it says is taken only if it still says so at
             # its next ping, by when it has caught up or is right.
             self._held[frame.name] = frame
@@ -204,7 +209,7 @@ class Client:
 
     def _accept(self, frame: frames.SnapshotFrame) -> list[Event]:
         self._held.pop(frame.name, None)
-        self._freshness = frame.freshness
+        self._freshness[frame.name] = frame.freshness
         body = bytes(frame.snapshot)
         try:
             snapshot = decode(body)

@@ -14,6 +14,7 @@ AUDIENCE = "steelyard.dev/discovery"
 # A snapshot of 64 backends with 1 000 endpoints each is about 16 MiB; a longer line is not one of ours.
 MAX_FRAME = 64 * 1024 * 1024
 PING_SECONDS = 10.0  # a reader that hears nothing for three of them reconnects
+FIRST_PING_SECONDS = 3.0  # a replica that lags has caught up by then; a reader waits for no other
 
 
 class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello"):

@@ -159,14 +159,15 @@ class Discovery:
         self, request: web.Request, response: web.StreamResponse, subscriber: Subscriber
     ) -> Literal["ending", "expired"]:
         loop = asyncio.get_running_loop()
-        review_at = loop.time() + REVIEW_SECONDS
+        review_at, ping_at = loop.time() + REVIEW_SECONDS, loop.time() + frames.FIRST_PING_SECONDS
         while not self._ending:
             for key in subscriber.take():
                 await self._write(response, self._hub.frame(key))
             try:
-                async with asyncio.timeout(frames.PING_SECONDS):
+                async with asyncio.timeout_at(ping_at):
                     await subscriber.changed()
             except TimeoutError:
+                ping_at = loop.time() + frames.PING_SECONDS
                 await self._write(response, frames.encode(frames.Ping()))
             if loop.time() >= review_at:
                 review_at = loop.time() + REVIEW_SECONDS

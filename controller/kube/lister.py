@@ -1,4 +1,4 @@
-"""The list of BalancedServices every few minutes, and after any list of another kind: it closes the gap that kopf leaves.
+"""The list of BalancedServices every few minutes, and after a list of another kind: it closes the gap that kopf leaves.
 
 kopf replays what exists after a lost history and compares with nothing, so an object deleted meanwhile would stay for
 ever. A list must not undo an event that is newer than it: see `Store.end_list`.

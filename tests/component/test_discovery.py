@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -336,6 +337,37 @@ async def test_a_lagging_replica_does_not_move_a_proxy_back(plane: Plane) -> Non
 
     client._understood(old)
     assert [event.version for event in client._understood(frames.Ping())] == ["old"]
+
+
+async def test_of_two_objects_the_older_one_is_not_taken_for_a_lagging_replicas(plane: Plane) -> None:
+    """Each frame carries what its server knew when it was published, which may be long ago."""
+    client = plane.client(("blog", "shop"))
+    recent = frames.SnapshotFrame("blog", "a", msgspec.Raw(snapshot("blog").encode()), freshness=20)
+    long_ago = frames.SnapshotFrame("shop", "b", msgspec.Raw(snapshot("shop").encode()), freshness=10)
+
+    found = [*client._understood(recent), *client._understood(long_ago)]
+
+    assert [event.version for event in found if isinstance(event, Update)] == ["a", "b"]
+
+
+async def test_a_busy_stream_is_pinged_too(plane: Plane) -> None:
+    """Pings ask for reports, and end the wait for a replica that seemed to lag."""
+    plane.hub.put(snapshot())
+    plane.hub.sync()
+    tls = ssl.create_default_context(cafile=plane.ca)
+    headers = {"Authorization": "Bearer good", "Accept": frames.MEDIA_TYPE}
+    seen: list[frames.Frame | None] = []
+
+    async with aiohttp.ClientSession() as session, asyncio.timeout(8):
+        url = f"{plane.url}/v1/snapshots/store?names=shop"
+        async with session.get(url, headers=headers, ssl=tls) as response:
+            for generation in itertools.count(2):
+                seen.append(frames.decode((await response.content.readline()).strip()))
+                if seen[-1] == frames.Ping():
+                    break
+                plane.hub.put(snapshot(generation=generation))
+
+    assert len(seen) > 2
 
 
 async def test_a_snapshot_of_another_schema_is_refused_and_the_old_one_stays(plane: Plane) -> None:
