@@ -59,8 +59,12 @@ class UpstreamConnection(asyncio.Protocol):
         self.open = True
 
     def data_received(self, data: bytes) -> None:
-        if self.attempt is not None:
-            self.attempt.from_upstream(data)
+        attempt = self.attempt
+        if attempt is not None:
+            try:
+                attempt.from_upstream(data)
+            except Exception as error:  # noqa: BLE001 - as in `Front.data_received`: a bug costs its request only
+                attempt.exchange.front.bug(error)
         else:
             self.pool.forget(self)  # nobody asked: the bytes belong to no request
             self.abort()

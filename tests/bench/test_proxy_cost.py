@@ -21,8 +21,8 @@ from pathlib import Path
 from tests.bench.raw_peers import REQUEST
 
 CONNECTIONS = 32
-SECONDS = 2
-ROUNDS = 5
+SECONDS = 1
+ROUNDS = 9
 BAR = 0.20
 
 FILE = """\

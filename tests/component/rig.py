@@ -367,6 +367,7 @@ class Rig:
         self.clients: list[Wire] = []
         self.log: list[dict[str, Any]] = []  # access log lines
         self.learnt: list[Kind] = []
+        self.bugs = 0  # that the test provokes
         self._sockets = _sockets()
         self._watched: set[Node] = set()
 
@@ -461,7 +462,7 @@ class Rig:
         faults += [f"waiting: {lane}" for lane in self.plane.lanes if len(lane.queue)]
         faults += [f"bytes held: {self.plane.memory}"] * bool(self.plane.memory.held)
         faults += [f"lingering: {self.plane.lingering}"] * bool(self.plane.lingering)
-        faults += [f"bugs caught: {self.telemetry.bugs}"] * bool(self.telemetry.bugs)
+        faults += [f"bugs caught: {self.telemetry.bugs}"] * (self.telemetry.bugs != self.bugs)
         # A loop with an open handle can't be closed: first let go of all, then tell.
         await self.plane.stop_listening()
         self.plane.close()

@@ -426,3 +426,24 @@ async def test_the_access_log_tells_one_line_per_request(rig: Rig) -> None:
     (line,) = rig.log
     assert (line["status"], line["outcome"], line["target"], line["tries"]) == (200, "2xx", "/|", 1)
     assert line["sent"] == 2
+
+
+@pytest.mark.parametrize("answer", [SIZED, CHUNKED], ids=["whole", "chunked"])
+async def test_a_bug_costs_its_request_and_not_the_process(
+    answer: bytes, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.open()
+    rig.backend.script(recv_head(), send(answer), stall())
+    (node,) = rig.lane.upstream.nodes
+    learn, rig.bugs = node.observers, 1
+
+    def stumble(*_: object) -> None:
+        node.observers = learn
+        raise ZeroDivisionError
+
+    node.observers = (stumble,)
+    failed = await rig.ask()
+
+    assert (failed.status, failed.get("connection")) == (500, "close")
+    assert [record.message for record in caplog.records] == ["bug while forwarding"]
+    assert (await rig.ask()).status == 200

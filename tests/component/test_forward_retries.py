@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from random import Random
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +26,7 @@ from tests.component.rig import (
     SETTINGS,
     Rig,
     Step,
+    Wire,
     black_hole,
     fin,
     recv,
@@ -443,3 +446,32 @@ async def test_a_process_short_of_memory_refuses_new_requests_and_keeps_no_copie
     assert (await slow.response()).status == 503
     other.rst()
     await rig.reached(lambda: rig.plane.memory.held == 0)
+
+
+async def test_an_endpoint_that_closes_idle_connections_early_costs_no_request(rig: Rig) -> None:
+    """60 clients ask 8 times each, at gaps around the endpoint's keep-alive of 0.1 s, so that many meet its FIN."""
+    await rig.open(retries=Retries(attempts=0))
+    random = Random(7)
+
+    async def until_idle(wire: Wire) -> None:
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(0.1):
+                    await wire.take_head()
+                await wire.send(OK)
+        wire.fin()
+
+    async def ask() -> list[int]:
+        client = await rig.connect()
+        found = []
+        for _ in range(8):
+            await client.send(GET)
+            found.append((await client.response()).status)
+            await asyncio.sleep(random.uniform(0.08, 0.12))
+        return found
+
+    rig.backend.script(until_idle)
+    answers = await asyncio.gather(*(ask() for _ in range(60)))
+
+    assert {status for found in answers for status in found} == {200}
+    assert Kind.RESET not in rig.learnt
