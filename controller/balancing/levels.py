@@ -48,7 +48,7 @@ class LevelPicker:
         self._busy = [0] * len(self._tiers)  # full Nodes per level
         self._filled = 0  # distinct full Nodes
         for node in self._homes:
-            if is_full(node):
+            if node.full:
                 self.filled(node)
 
     @property
@@ -84,7 +84,7 @@ class LevelPicker:
 
     def _open(self, tier: _Tier, tried: Collection[Node]) -> bool:
         left = len(tier.nodes) - self._busy[tier.at]
-        return left > len(tried) or left > sum(node in tier.nodes and not is_full(node) for node in set(tried))
+        return left > len(tried) or left > sum(node in tier.nodes and not node.full for node in set(tried))
 
     def _draw(self, tiers: Sequence[_Tier], key: bytes | None) -> _Tier:
         bounds = list(accumulate(tier.load for tier in tiers))
@@ -101,10 +101,10 @@ class LevelPicker:
         avoid = set(tried)
         for _ in range(TRIES):
             node = tier.picker.pick(PickRequest(request.now, request.key, avoid))
-            if not is_full(node):
+            if not node.full:
                 return node
             avoid.add(node)
-        avoid.update(node for node in tier.nodes if is_full(node))
+        avoid.update(node for node in tier.nodes if node.full)
         return tier.picker.pick(PickRequest(request.now, request.key, avoid))
 
 
@@ -120,10 +120,6 @@ class Without:
         if node in self._removed:  # everything else was tried
             node = self._picker.pick(PickRequest(request.now, request.key, self._removed))
         return node
-
-
-def is_full(node: Node) -> bool:
-    return 0 < node.limit <= node.inflight
 
 
 def nodes_of(candidates: CandidateSet) -> frozenset[Node]:

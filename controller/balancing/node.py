@@ -107,6 +107,18 @@ class Node:
     def id(self) -> str:
         return self.endpoint.id
 
+    @property
+    def full(self) -> bool:
+        """At its limit."""
+        return 0 < self.limit <= self.inflight
+
+    def crowded(self) -> bool:
+        """The same, looked at anew: with several workers others may have filled it."""
+        return self.full
+
+    def refresh(self) -> None:
+        """Bring `others` up to date; a lone worker has none."""
+
     def load(self) -> int:
         """Attempts in flight in the whole pod, as exactly as this worker can know."""
         return self.inflight + self.others
