@@ -46,7 +46,7 @@ class Resources(click.ParamType[dict[str, object] | None]):
             found = json.loads(value)
         except ValueError:
             found = None
-        if not isinstance(found, dict) or not found.keys() <= {"requests", "limits", "claims"}:
+        if not isinstance(found, dict) or not found.keys() <= {"requests", "limits"}:
             self.fail(f"{value!r} is no JSON object with requests and limits", param, ctx)
         return found
 

@@ -1,0 +1,249 @@
+"""The chart renders what is written beside it, for a matrix of values, and nothing in it is of no effect."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from controller.__main__ import main as command
+from controller.children.meta import labels
+from controller.model.parsing import parse
+from controller.model.service import BalancedService
+from controller.telemetry import OPERATOR_COUNTS, Operations, Telemetry, operator_registry
+from release.manifest import CHART, COPY, CRD, PROJECT, render
+from release.readme import UndocumentedError, readme, rows
+
+HERE = Path(__file__).parent
+CASES = sorted(HERE.glob("*.values.yaml"))
+OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
+FOREIGN = ("apiextensions.k8s.io/", "monitoring.coreos.com/", "steelyard.dev/")  # kinds that only their CRD describes
+
+Object = dict[str, Any]
+
+
+def rendered(helm: str, *options: str) -> list[Object]:
+    return [each for each in yaml.safe_load_all(render(helm, *options)) if each]
+
+
+def of(objects: list[Object], kind: str, name: str | None = None) -> Object:
+    (found,) = [each for each in objects if each["kind"] == kind and name in (None, each["metadata"]["name"])]
+    return found
+
+
+def hooks(helm: str, *options: str) -> list[Object]:
+    argv = [helm, "template", "steelyard", str(CHART), "--show-only", "templates/tests/traffic.yaml", *options]
+    return list(yaml.safe_load_all(subprocess.run(argv, check=True, capture_output=True, text=True).stdout))
+
+
+def case(path: Path) -> str:
+    return path.name.removesuffix(".values.yaml")
+
+
+@pytest.mark.parametrize("values", CASES, ids=case)
+def test_values_give_these_objects(helm: str, golden: Callable[[Path, str], None], values: Path) -> None:
+    text = render(helm, "--values", str(values), "--set", "crds.enabled=false")
+
+    golden(HERE / f"{case(values)}.golden.yaml", text)
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("values", CASES, ids=case)
+def test_every_object_is_valid_in_kubernetes(helm: str, values: Path, version: str) -> None:
+    objects = rendered(helm, "--values", str(values)) + hooks(helm, "--values", str(values))
+
+    for each in objects:
+        if not each["apiVersion"].startswith(FOREIGN):
+            kubernetes_validate.validate(each, version, strict=True)
+
+
+@pytest.mark.parametrize("values", CASES, ids=case)
+def test_helm_finds_no_fault_with_it(helm: str, values: Path) -> None:
+    argv = [helm, "lint", "--strict", str(CHART), "--values", str(values)]
+
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("contoller.replicas=3", "additional properties 'contoller' not allowed"),
+        ("controller.replica=3", "additional properties 'replica' not allowed"),
+        ("controller.replicas=0", "at '/controller/replicas': minimum: got 0, want 1"),
+        ("controller.replicas=two", "at '/controller/replicas': got string, want integer"),
+        (
+            "image.pullPolicy=Sometimes",
+            "at '/image/pullPolicy': value must be one of 'IfNotPresent', 'Always', 'Never'",
+        ),
+        ("proxy.image.digest=abc", "at '/proxy/image/digest': 'abc' does not match pattern"),
+        ("upgrade.maxConcurrent=0", "at '/upgrade/maxConcurrent': minimum: got 0, want 1"),
+        ("watchNamespaces={No_Name}", "at '/watchNamespaces/0': 'No_Name' does not match pattern"),
+        ("serviceAccount.create=false", "at '/serviceAccount/name': minLength: got 0, want 1"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(helm: str, options: str, message: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        render(helm, "--set", options)
+
+    assert message in refused.value.stderr
+
+
+def test_the_crd_is_the_source_byte_by_byte() -> None:
+    assert CRD.read_bytes() == COPY.read_bytes()
+
+
+@pytest.mark.parametrize(("keep", "policy"), [("true", "keep"), ("false", None)])
+def test_the_crd_is_emitted_as_it_is(helm: str, keep: str, policy: str | None) -> None:
+    found = of(rendered(helm, "--set", f"crds.keep={keep}"), "CustomResourceDefinition")
+    source = yaml.safe_load(CRD.read_text())
+
+    annotations = found["metadata"].pop("annotations", {})
+
+    assert annotations.pop("helm.sh/resource-policy", None) == policy
+    assert annotations == source["metadata"].pop("annotations", {})
+    assert found == source
+
+
+def test_without_the_crd_there_is_none(helm: str) -> None:
+    assert "CustomResourceDefinition" not in {each["kind"] for each in rendered(helm, "--set", "crds.enabled=false")}
+
+
+def test_the_versions_are_the_projects() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = re.search(r'(?m)^version = "(.*)"$', (PROJECT / "pyproject.toml").read_text())
+
+    assert project is not None
+    assert [chart["version"], chart["appVersion"]] == [project[1]] * 2
+
+
+def test_the_readme_is_made_of_the_values() -> None:
+    assert (CHART / "README.md").read_text() == readme()
+
+
+def test_a_value_without_description_is_an_error() -> None:
+    with pytest.raises(UndocumentedError, match=r"a\.b has no description"):
+        list(rows("# -- Why.\nx: 1\na:\n  b: 2\n"))
+
+
+def test_the_schema_knows_exactly_the_values() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert schema["properties"].pop("global")
+
+    def compare(path: str, value: Any, node: Object) -> Iterator[str]:
+        if "properties" not in node or path.endswith((".affinity", ".resources")):
+            return
+        assert node["additionalProperties"] is False, path
+        yield from (f"{path}.{key}" for key in value.keys() ^ node["properties"].keys())
+        for key in value.keys() & node["properties"].keys():
+            yield from compare(f"{path}.{key}", value[key], node["properties"][key])
+
+    assert list(compare("", values, schema)) == []
+
+
+@pytest.mark.parametrize("values", CASES, ids=case)
+def test_what_the_operator_is_told_it_understands(helm: str, values: Path) -> None:
+    container = of(rendered(helm, "--values", str(values)), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    known = {parameter.envvar: parameter for parameter in command.commands["controller"].params}
+
+    for entry in container["env"]:
+        parameter = known[entry["name"]]
+        if "value" in entry:
+            parameter.type_cast_value(
+                command.make_context("steelyard", ["controller"], resilient_parsing=True),
+                entry["value"].split() if parameter.multiple else entry["value"],
+            )
+
+
+def test_with_watched_namespaces_only_token_reviews_are_cluster_wide(helm: str) -> None:
+    objects = rendered(helm, "--set", "watchNamespaces={store,warehouse}", "--set", "rbac.aggregate=false")
+
+    assert of(objects, "ClusterRole")["rules"] == [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+    ]
+    roles = {each["metadata"]["namespace"]: each for each in objects if each["kind"] == "Role"}
+    assert roles.keys() == {"store", "warehouse", "steelyard-system"}
+
+
+def test_no_rule_has_a_wildcard_and_secrets_are_named(helm: str) -> None:
+    for each in rendered(helm):
+        for rule in each.get("rules", ()) if each["kind"] in ("Role", "ClusterRole") else ():
+            assert not any("*" in entry for field in rule.values() for entry in field)
+            if "secrets" in rule["resources"]:
+                assert each["kind"] == "Role"
+                assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["steelyard-controller"]
+
+
+def test_selectors_find_what_they_are_for(helm: str) -> None:
+    objects = rendered(helm, "--values", str(HERE / "everything.values.yaml"))
+    operator = of(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    proxy = labels(
+        BalancedService(namespace="store", name="shop", uid="u", generation=1, ports=(), backends=()), "proxy"
+    )
+    policy = of(objects, "NetworkPolicy")["spec"]
+    peers = policy["ingress"][0]["from"]
+
+    def selects(selector: dict[str, str], found: dict[str, str]) -> bool:
+        return selector.items() <= found.items()
+
+    assert selects(policy["podSelector"]["matchLabels"], operator)
+    assert not selects(policy["podSelector"]["matchLabels"], proxy)
+    assert selects(peers[0]["podSelector"]["matchLabels"], proxy)
+    assert selects(peers[1]["podSelector"]["matchLabels"], operator)
+    assert selects(of(objects, "Service")["spec"]["selector"], operator)
+    assert selects(of(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], operator)
+    assert selects(of(objects, "PodMonitor")["spec"]["selector"]["matchLabels"], proxy)
+    monitored = of(objects, "ServiceMonitor")["spec"]
+    assert selects(monitored["selector"]["matchLabels"], of(objects, "Service")["metadata"]["labels"])
+    assert monitored["endpoints"][0]["port"] in {port["name"] for port in of(objects, "Service")["spec"]["ports"]}
+
+
+def test_the_test_object_is_valid_and_its_pod_is_its_backend(helm: str) -> None:
+    service, pod = (of(hooks(helm), kind) for kind in ("BalancedService", "Pod"))
+    meta = {"namespace": "x", "uid": "u", "generation": 1} | service["metadata"]
+
+    found = parse(service | {"metadata": meta})
+
+    assert isinstance(found, BalancedService)
+    (backend,) = service["spec"]["backends"]
+    assert backend["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    compile(pod["spec"]["containers"][0]["command"][2], "check.py", "exec")
+
+
+def test_the_test_object_is_where_the_operator_looks(helm: str) -> None:
+    found = hooks(helm, "--set", "watchNamespaces={store}")
+
+    assert [each["metadata"]["namespace"] for each in found] == ["store", "store"]
+
+
+@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
+def test_every_metric_asked_for_exists(file: str) -> None:
+    telemetry = Telemetry()
+    telemetry.control = lambda: (True, 0.0)
+    operations = Operations(
+        synced=True,
+        leading=True,
+        objects=0,
+        queued=0,
+        streams=0,
+        ages={"services": 0.0},
+        counts=dict.fromkeys(OPERATOR_COUNTS, 0),
+        wire={},
+    )
+    text = (generate_latest(telemetry.registry()) + generate_latest(operator_registry(lambda: operations))).decode()
+    exist = set(re.findall(r"(?m)^# TYPE (\S+)", text))
+
+    asked = re.findall(r"\bsteelyard_[a-z_]+", (CHART / "files" / file).read_text())
+
+    assert asked
+    assert {name.removesuffix("_bucket") for name in asked} - exist == set()
