@@ -62,7 +62,16 @@ class Lane:
     def pick(self, request: PickRequest) -> Node | None:
         """None: every endpoint that may be picked is at its limit. Raises NoEndpoints."""
         upstream = self.upstream
-        return None if upstream.full else upstream.pick(request)
+        if upstream.full:
+            return None
+        node = upstream.pick(request)
+        while node.limit and node.crowded():  # another worker has filled it
+            if upstream.full:
+                return None
+            earlier, node = node, upstream.pick(request)
+            if node is earlier:
+                return None
+        return node
 
     def pool(self, node: Node) -> Pool:
         pool = self._pools.get(node)

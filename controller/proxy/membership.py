@@ -63,6 +63,10 @@ class Membership:
         """Whether it is listed."""
         return self._listed.get(node.id) is node
 
+    def find(self, identity: str) -> Node | None:
+        """The listed Node of this identity."""
+        return self._listed.get(identity)
+
     @property
     def listed(self) -> Sequence[Node]:
         return tuple(self._listed.values())

@@ -7,7 +7,7 @@ step of slow start) and the timers between them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 
 from controller.balancing import affinity
@@ -17,12 +17,14 @@ from controller.balancing.latency import Latency
 from controller.balancing.locality import Place
 from controller.balancing.node import Node, Observer
 from controller.balancing.outlier import INTERVAL, Outlier
+from controller.balancing.picker import PickRequest
 from controller.balancing.retry_budget import RetryBudget
 from controller.model.endpoints import Endpoint
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.membership import Membership, settle
 from controller.proxy.pickers import NOTHING, Pick, Pickers
 from controller.proxy.seat import Seat
+from controller.proxy.sharing import OTHERS_AGE, Sharing
 from controller.proxy.timers import Timer, Timers
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,7 @@ COALESCED = 0.1  # seconds that additions and weights may wait behind the last d
 JITTER = 0.1  # of a period: fleets must not move in step
 
 NodeHook = Callable[["Upstream", Node], None]
+Standing = tuple[bool, float | None, float]  # healthy, ejected until, ACTIVE or back since
 
 
 class Upstream:
@@ -45,13 +48,22 @@ class Upstream:
     pick: Pick
     full: bool  # all that may be picked is at its limit: queue
 
-    def __init__(self, port: SnapshotPort, snapshot: Snapshot, seat: Seat, timers: Timers, keys: Keys) -> None:
+    def __init__(
+        self,
+        port: SnapshotPort,
+        snapshot: Snapshot,
+        seat: Seat,
+        timers: Timers,
+        keys: Keys,
+        sharing: Sharing | None = None,
+    ) -> None:
         self.name = f"{snapshot.namespace}/{snapshot.name}/{port.name}"
         self.port = port
         self.snapshot = snapshot
         self.on_free: Callable[[], None] | None = None
         self.on_gone: NodeHook | None = None
         self.on_returned: NodeHook | None = None
+        self.on_standing: Callable[[Upstream], None] | None = None  # a check or an ejection has changed a Node
         self.chosen = NOTHING
         self._place = seat.place
         self._timers = timers
@@ -62,10 +74,14 @@ class Upstream:
         self._pickers = Pickers(seat, self.name, self._random, timers, self._installed)
         self._probing: dict[Node, int] = {}  # with their limits
         self._closed = False
+        self._sharing = sharing
+        self._refreshed = -inf
         self._decided = -inf
         self.budget = RetryBudget(snapshot.retries.budget)
         self.latency = Latency(snapshot.algorithm.peak_ewma, self)
         self.outlier = Outlier(snapshot.health.passive, self._random, self._ejection_changed)
+        judge = sharing.observer(self.name) if sharing is not None else None
+        self._judge: Observer = judge or self.outlier.observe
         self._again = Timer(timers, self._decide)
         self._sweep = Timer(timers, self._swept)
         self._sweep.at(timers.clock() + INTERVAL * self._random.random())
@@ -136,6 +152,24 @@ class Upstream:
             node.healthy = healthy
             self._log("endpoint passes its checks" if healthy else "endpoint fails its checks", node)
             self._decide()
+            if self.on_standing is not None:
+                self.on_standing(self)
+
+    def standings(self) -> dict[str, Standing]:
+        """What checks and ejection say of each listed Node, by identity."""
+        return {node.id: (node.healthy, node.ejected_until, node.since) for node in self._members.listed}
+
+    def stand(self, standings: Mapping[str, Standing]) -> None:
+        """Take over what another process has decided. `since` only where it moves a Node's age on: a return."""
+        for node in self._members.listed:
+            if node.id in standings:
+                node.healthy, node.ejected_until, since = standings[node.id]
+                node.since = max(node.since, since)
+        self._decide()
+
+    def find(self, identity: str) -> Node | None:
+        """The listed Node of this identity."""
+        return self._members.find(identity)
 
     def close(self) -> None:
         """Nothing is picked any more; work in flight goes on, its Nodes as those that are gone."""
@@ -176,14 +210,15 @@ class Upstream:
     # Between.
 
     def _make(self, endpoint: Endpoint, now: float) -> Node:
-        node = Node(endpoint, now, self._observers())
+        node = Node(endpoint, now) if self._sharing is None else self._sharing.node(self.name, endpoint, now)
+        node.observers = self._observers()
         node.gate = self
         return node
 
     def _observers(self) -> tuple[Observer, ...]:
         if self._rules.algorithm.type == "PeakEWMA":  # nobody else reads latencies: a percent of a request's cost
-            return (self.outlier.observe, self.latency.observe)
-        return (self.outlier.observe,)
+            return (self._judge, self.latency.observe)
+        return (self._judge,)
 
     def filled(self, node: Node) -> None:
         self._pickers.levels.filled(node)
@@ -196,23 +231,42 @@ class Upstream:
             self.on_free()
 
     def _installed(self, pick: Pick, full: bool) -> None:
-        self.pick, self.full = pick, full
+        self.pick, self.full = pick if self._sharing is None else self._fresh(pick), full
         if self.on_free is not None:
             self.on_free()
 
+    def _fresh(self, pick: Pick) -> Pick:
+        """The same pick, over loads of the other workers that are not too old."""
+
+        def fresh(request: PickRequest) -> Node:
+            if request.now - self._refreshed >= OTHERS_AGE:
+                self._refreshed = request.now
+                for node in self._members.listed:
+                    node.refresh()
+            return pick(request)
+
+        return fresh
+
     def _ejection_changed(self, node: Node) -> None:
         if node.ejected_until is None:
+            if self._sharing is not None:
+                self._sharing.answers(node)  # what came before its return is no longer held against it
             self._log("endpoint back from ejection", node)
         else:
             seconds = round(node.ejected_until - self._timers.clock(), 1)
             self._log("endpoint ejected", node, cause=self.outlier.causes[node], seconds=seconds)
         self._decide()
+        if self.on_standing is not None:
+            self.on_standing(self)
 
     def _log(self, message: str, node: Node, **fields: object) -> None:
         log.info(message, extra={"upstream": self.name, "endpoint": node.id, **fields})
 
     def _swept(self) -> None:
         now = self._timers.clock()
+        if self._sharing is not None:
+            for node in self._members:
+                node.ok, node.total = self._sharing.answers(node) or (node.ok, node.total)
         self.outlier.sweep(now, tuple(self._members))
         for node in self._members.purge(now):
             self.outlier.forget(node)

@@ -12,6 +12,7 @@ from controller.balancing.locality import Place
 from controller.model.endpoints import Endpoint
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort
 from controller.proxy.seat import Seat
+from controller.proxy.sharing import Sharing
 from controller.proxy.timers import Timers
 from controller.proxy.upstream import NodeHook, Upstream
 
@@ -27,12 +28,15 @@ class Upstreams:
     `watchers` are called after every change of what there is: the active checks and the resolver listen.
     """
 
-    def __init__(self, seat: Seat, timers: Timers, on_gone: NodeHook, on_returned: NodeHook) -> None:
+    def __init__(
+        self, seat: Seat, timers: Timers, on_gone: NodeHook, on_returned: NodeHook, sharing: Sharing | None = None
+    ) -> None:
         self.watchers: list[Callable[[], None]] = []
         self._seat = seat
         self._timers = timers
         self._on_gone = on_gone
         self._on_returned = on_returned
+        self._sharing = sharing
         self._snapshots: dict[Key, Snapshot] = {}
         self._ports: dict[Key, dict[str, Upstream]] = {}
         self._keys: dict[Key, Keys] = {}
@@ -107,7 +111,7 @@ class Upstreams:
                 continue
             # Until the operator's come, keys of our own: tokens bind within this process, and nowhere else.
             keys = self._keys.setdefault(snapshot.key, Keys(secrets.token_bytes(32)))
-            upstream = ports[port.name] = Upstream(port, snapshot, self._seat, self._timers, keys)
+            upstream = ports[port.name] = Upstream(port, snapshot, self._seat, self._timers, keys, self._sharing)
             upstream.on_gone, upstream.on_returned = self._on_gone, self._on_returned
         for name in ports.keys() - {port.name for port in snapshot.ports}:
             ports.pop(name).close()
