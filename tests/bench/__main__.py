@@ -1,0 +1,31 @@
+"""`make bench`: what a pick, a head, a translation and a request cost, and how well the policies balance.
+
+Everything is a ratio within one run, since machines are shared and noisy. The figures are printed as they come; the
+simulator also writes reports/simulation/, with a plot a scenario.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PARTS = (
+    ("Costs, as ratios", ("-m", "pytest", "-q", "-s", "tests/bench", "--ignore=tests/bench/test_simulation.py")),
+    ("Translation", ("-m", "tests.bench.translate_cost")),
+    ("Balance, simulated", ("-m", "tests.bench.simulate")),
+)
+
+
+def main() -> int:
+    failed = []
+    for title, command in PARTS:
+        print(f"\n== {title}", flush=True)
+        if subprocess.run((sys.executable, *command), check=False).returncode:
+            failed.append(title)
+    if failed:
+        print(f"\nfailed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
