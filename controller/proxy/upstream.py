@@ -65,6 +65,8 @@ class Upstream:
         self.on_returned: NodeHook | None = None
         self.on_standing: Callable[[Upstream], None] | None = None  # a check or an ejection has changed a Node
         self.chosen = NOTHING
+        self._sharing = sharing
+        self._refreshed = -inf
         self._place = seat.place
         self._timers = timers
         self._random = seat.random(self.name)
@@ -74,8 +76,6 @@ class Upstream:
         self._pickers = Pickers(seat, self.name, self._random, timers, self._installed)
         self._probing: dict[Node, int] = {}  # with their limits
         self._closed = False
-        self._sharing = sharing
-        self._refreshed = -inf
         self._decided = -inf
         self.budget = RetryBudget(snapshot.retries.budget)
         self.latency = Latency(snapshot.algorithm.peak_ewma, self)
