@@ -218,7 +218,9 @@ def test_a_stopped_leader_hands_over(operator: Cluster, namespace: Namespace) ->
 
 
 def test_the_operator_lacks_no_permission_it_asks_for(operator: Cluster) -> None:
-    logs = operator.kubectl("-n", OWN, "logs", "-l", "app.kubernetes.io/component=controller", "--tail=-1")
+    logs = operator.kubectl(
+        "-n", OWN, "logs", "-l", "app.kubernetes.io/component=controller", "--tail=-1", "--ignore-errors"
+    )
 
     wrong = [line for line in logs.splitlines() if "permission missing" in line or " 403 " in line or '"error"' in line]
     assert wrong == []
@@ -236,6 +238,38 @@ def test_traffic_flows_once_the_proxies_have_acknowledged(operator: Cluster, nam
     assert _proxies(found)["replicas"] == 2
     assert not report["failures"]
     assert len(report["pods"]) == 2
+
+
+def test_from_gateway_to_sidecar_the_service_names_pods_and_only_living_ones(
+    operator: Cluster, namespace: Namespace
+) -> None:
+    namespace.backend("shop-v1", replicas=2)
+    namespace.apply(shop())
+    namespace.wait(SERVICES, "shop", lambda each: _proxies(each).get("programmed") == 2, seconds=90)
+    client = namespace.client()
+
+    namespace.apply(shop(proxy={"mode": "Sidecar"}))
+    namespace.wait("v1/services", "shop", lambda each: each and "selector" not in each["spec"])
+    namespace.wait("apps/v1/deployments", "shop-lb", lambda each: not each)
+    pods = {each["metadata"]["name"] for each in namespace.list("v1/pods", app="shop-v1")}
+    client.settle("http://shop/", pods)
+
+    assert _entries(namespace) == pods
+    namespace.kubectl("scale", "deployment/shop-v1", "--replicas=1")
+    namespace.wait(SERVICES, "shop", lambda each: each["status"]["backends"][0]["active"] == 1)
+    (left,) = [
+        each["metadata"]["name"]
+        for each in namespace.list("v1/pods", app="shop-v1")
+        if "deletionTimestamp" not in each["metadata"]
+    ]
+    client.settle("http://shop/", {left})
+    assert _entries(namespace) == {left}
+
+
+def _entries(namespace: Namespace) -> set[str]:
+    """Names of the pods in the slices of the Service `shop`."""
+    slices = namespace.list("discovery.k8s.io/v1/endpointslices", **{"kubernetes.io__service_name": "shop"})
+    return {entry["targetRef"]["name"] for each in slices for entry in each.get("endpoints") or []}
 
 
 def _proxies(of: Object) -> Object:

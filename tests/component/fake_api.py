@@ -69,7 +69,8 @@ class Stream:
 class FakeApi:
     """Answers by (verb, path), in the order of the script; the last one again and again.
 
-    The verb is the method, or LIST and WATCH for a collection. What has no script gets 404. `asked` holds verb, path,
+    The verb is the method, or LIST and WATCH for a collection; a script for `PATH?SELECTOR` is for requests with that
+    label selector only. What has no script gets 404. `asked` holds verb, path,
     query and body of each request.
     """
 
@@ -104,7 +105,8 @@ class FakeApi:
         script = self._script.get((verb, request.path))
         if script is None and verb == "GET":
             verb = "WATCH" if "watch" in query else "LIST"
-            script = self._script.get((verb, request.path))
+            selected = f"{request.path}?{query.get('labelSelector')}"
+            script = self._script.get((verb, selected)) or self._script.get((verb, request.path))
         async with self._news:
             self.asked.append((verb, request.path, query, json.loads(text) if text else None))
             self._news.notify_all()

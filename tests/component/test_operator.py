@@ -21,6 +21,8 @@ from tests.component.fake_api import FakeApi, Stream, listing, refusal, reply, s
 OBJECTS = "/apis/steelyard.dev/v1alpha1/balancedservices"
 SERVICES = "/api/v1/services"
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
+SELECTED = f"{SLICES}?kubernetes.io/service-name"
+OWNED = "steelyard.dev/balancedservice"
 GRANTS = "/apis/gateway.networking.k8s.io/v1beta1/referencegrants"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ours/leases"
 SHOP = ("store", "shop")
@@ -58,13 +60,12 @@ class World:
         self.fake.on("WATCH", OBJECTS, self.objects, Stream())
         self.fake.on("LIST", SERVICES, listing(service("shop-v1")))
         self.fake.on("WATCH", SERVICES, Stream())
-        self.fake.on("LIST", SLICES, listing(slice_of("shop-v1", "10.0.0.1")))
-        self.fake.on("WATCH", SLICES, self.slices, Stream())
+        self.fake.on("LIST", SELECTED, listing(slice_of("shop-v1", "10.0.0.1")))
+        self.fake.on("WATCH", SELECTED, self.slices, Stream())
         self.fake.on("LIST", LEASES + "/steelyard-controller", refusal(403, "Forbidden"))  # a follower
         for resource in CHILDREN.values():
-            if resource.path() != SERVICES:
-                self.fake.on("LIST", resource.path(), listing())
-                self.fake.on("WATCH", resource.path(), Stream())
+            self.fake.on("LIST", f"{resource.path()}?{OWNED}", listing())
+            self.fake.on("WATCH", f"{resource.path()}?{OWNED}", Stream())
 
     def put(self, snapshot: Snapshot) -> None:
         self.published[snapshot.key] = snapshot
@@ -148,7 +149,7 @@ async def test_a_change_comes_by_kopf_and_so_does_the_end() -> None:
 async def test_nothing_is_published_before_the_last_kind_is_listed() -> None:
     world = World()
     world.fake.on("LIST", OBJECTS, listing(balanced()))
-    world.fake.again("LIST", SLICES, refusal(500), refusal(500), listing(slice_of("shop-v1", "10.0.0.1")))
+    world.fake.again("LIST", SELECTED, refusal(500), refusal(500), listing(slice_of("shop-v1", "10.0.0.1")))
     seen: list[set[str] | None] = []
 
     async with world.operating() as operator:
@@ -189,7 +190,7 @@ async def test_a_kind_that_lost_its_history_has_the_objects_listed_too() -> None
     world.fake.on("LIST", OBJECTS, listing())
     world.fake.again("LIST", OBJECTS, listing(balanced("ghost")), listing(balanced("ghost")), listing())
     lost = Stream()
-    world.fake.again("WATCH", SLICES, lost, Stream())
+    world.fake.again("WATCH", SELECTED, lost, Stream())
 
     async with world.operating():
         await world.until(lambda: {name for _, name in world.published} == {"ghost"})
@@ -200,7 +201,7 @@ async def test_a_kind_that_lost_its_history_has_the_objects_listed_too() -> None
 async def test_an_operator_that_starts_is_no_staler_than_the_one_before_it() -> None:
     """The newest slice may be gone by then, so the version of the whole list is what counts."""
     world = World()
-    world.fake.again("LIST", SLICES, listing(slice_of("shop-v1", "10.0.0.1", version="7"), version="50"))
+    world.fake.again("LIST", SELECTED, listing(slice_of("shop-v1", "10.0.0.1", version="7"), version="50"))
     world.fake.on("LIST", OBJECTS, listing())
 
     async with world.operating() as operator:
