@@ -5,8 +5,16 @@ BIN    := $(VENV)/bin
 CODEC  := controller/proxy/codec
 RUST   := $(shell find $(CODEC) -name '*.rs' -not -path '*/target/*' -o -name 'Cargo.*' -not -path '*/target/*')
 NATIVE := .make/native
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+# The images': the wheel and the wheelhouse are for this one, whatever runs make.
+IMAGE_PYTHON := python3.11
+# BUILD="buildah build --isolation chroot", BUILD="docker buildx build --load", ...
+BUILD  ?= $(shell command -v docker >/dev/null && echo docker build || echo buildah build)
+# Before the images' names, with a slash at its end: REGISTRY=registry.example.com/edge/
+REGISTRY ?=
+HELM   ?= $(shell command -v helm || ls -t $${XDG_CACHE_HOME:-$$HOME/.cache}/steelyard/programs/helm-*/helm 2>/dev/null | head -n 1)
 
-.PHONY: help demo test check bench cluster cluster-down tools
+.PHONY: help demo test check bench cluster cluster-down dist image chart tools
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +23,9 @@ help:
 	@echo "make test    everything that must hold before a merge"
 	@echo "make bench   speed and balance against peers, as ratios; writes reports/"
 	@echo "make cluster a real Kubernetes cluster on this machine, with the images of this checkout; make cluster-down ends it"
+	@echo "make dist    sdist and wheel, and what the images hold (SBOM); writes dist/"
+	@echo "make image   both images, of that wheel and the locked dependencies, by docker or buildah; REGISTRY= goes before their names"
+	@echo "make chart   the Helm chart, linted and packaged, the CRD beside it; writes dist/, charts/, deploy/"
 	@echo "PYTHON=python3.12 make ... chooses the interpreter (3.11 or newer)"
 
 tools:
@@ -63,3 +74,27 @@ cluster: $(NATIVE)
 
 cluster-down: .make/venv
 	@$(BIN)/python -m tests.cluster down
+
+dist: $(NATIVE)
+	@mkdir -p dist && rm -f dist/*.whl dist/steelyard-*.tar.gz dist/*.cdx.json
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin sdist --out dist 2>.make/sdist.log || { cat .make/sdist.log; exit 1; }
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --quiet --release --locked --interpreter $(IMAGE_PYTHON) --out dist
+	@for target in proxy controller; do $(BIN)/python -m release.sbom $$target >dist/steelyard-$$target-$(VERSION).cdx.json || exit 1; done
+	@ls -1 dist/*.whl dist/*.tar.gz dist/*.cdx.json
+
+image: dist
+	@command -v $(firstword $(BUILD)) >/dev/null || { echo "missing: docker or buildah (BUILD= names another)"; exit 1; }
+	@for target in proxy controller; do \
+	  rm -rf dist/wheels/$$target && $(BIN)/pip download --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps \
+	    --python-version $(IMAGE_PYTHON:python%=%) --requirement requirements/$$target.txt --dest dist/wheels/$$target || exit 1; \
+	  $(BUILD) --target $$target --tag $(REGISTRY)steelyard-$$target:$(VERSION) \
+	    --label org.opencontainers.image.version=$(VERSION) . || exit 1; \
+	done
+
+chart: .make/venv
+	@test -n "$(HELM)" || { echo "missing: helm (HELM= names it; make cluster builds one)"; exit 1; }
+	@HELM="$(HELM)" $(BIN)/python -m release.manifest
+	@$(BIN)/python -m release.readme
+	@$(HELM) lint --strict --quiet charts/steelyard
+	@mkdir -p dist && $(HELM) package charts/steelyard --destination dist
+	@cp crds/balancedservices.yaml dist/steelyard-crds-$(VERSION).yaml
