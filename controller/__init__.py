@@ -5,6 +5,7 @@ meet in one noun, the `Snapshot`. Read the packages in this order:
 
 - `model`: the nouns, as frozen structs. No I/O, no clock.
 - `translate`, `children`: pure functions from what the cluster says to what proxies and the API shall hear.
+- `injection`: pure, too: a client's pod with the proxy beside it.
 - `balancing`: the choices. One algorithm a file; time and randomness are arguments.
 - `kube`: the shell that speaks to the Kubernetes API, and the only importer of kopf and kubernetes.
 - `discovery`: the shell between the planes: snapshots down, acknowledgements and health up; or a file instead.
