@@ -23,7 +23,7 @@ async def play(example: Path, *, once: bool) -> int:
         stage = Stage(example, Path(directory))
         told: list[str] = []
         async with stage.up():
-            print(f"The proxy serves {stage.file} on {stage.url}; try: curl {stage.url}", flush=True)  # noqa: T201
+            print(f"The proxy serves {stage.file} on {stage.url}; try: curl {stage.url}", flush=True)  # noqa: T201 - speaks to people
             show, close = _screen()
             try:
                 while True:
@@ -95,9 +95,9 @@ def _lines() -> Show:
         nonlocal last, frames
         if act != last:
             last, frames = act, 0
-            print(f"\n{act}", flush=True)  # noqa: T201
+            print(f"\n{act}", flush=True)  # noqa: T201 - speaks to people
         frames += 1
         if frames % 4 == 0:
-            print(f"{plain(rows)}\n{totals}", flush=True)  # noqa: T201
+            print(f"{plain(rows)}\n{totals}", flush=True)  # noqa: T201 - speaks to people
 
     return show
