@@ -17,7 +17,7 @@ from tests.cluster.local.pki import Authority
 
 ETCD = "http://127.0.0.1:2379"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-# What service accounts write, each request once: tests ask which pod wrote what, and when. kube-system's write all the time.
+# What service accounts write, each request once: tests ask which pod wrote what. kube-system's write all the time.
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
