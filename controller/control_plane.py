@@ -8,7 +8,6 @@ import logging
 import secrets
 import signal
 import ssl
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,17 +23,18 @@ from aiohttp import web
 from controller import admin
 from controller.children import ChildSettings, authority, children
 from controller.discovery import certificates, session_keys
-from controller.discovery.certificates import Authority, Pair
+from controller.discovery.certificates import Authority
 from controller.discovery.frames import AUDIENCE, Report
 from controller.discovery.hub import Hub, Published
 from controller.discovery.relay import Relay, Way
 from controller.discovery.server import Access, Discovery
+from controller.discovery.tls import use
 from controller.discovery.tokens import Authenticator, Identity
 from controller.kube.api import Api, ApiError, Object, load
 from controller.kube.operator import Operator, Proxies, Scope
+from controller.kube.owner import own_deployment
 from controller.kube.reconciler import Desired
 from controller.kube.reports import Reports
-from controller.kube.resources import DEPLOYMENTS
 from controller.kube.secrets import OwnSecret
 from controller.kube.tokens import Reviewer
 from controller.model.service import BalancedService
@@ -184,7 +184,7 @@ class ControlPlane:
             log.error("the secret holds no authority", extra={"secret": self._settings.secret})
             return False
         if self._authority is None or found.leaf != self._authority.leaf:
-            _use(self._tls, found.leaf)
+            use(self._tls, found.leaf)
         trusted = self._authority is None or found.trusted != self._authority.trusted
         keys = dict(data) != dict(self._data)
         self._authority, self._data = found, data
@@ -274,35 +274,10 @@ def _address(settings: OperatorSettings) -> str:
     return f"{host}:{settings.discovery[1]}"
 
 
-def _use(context: ssl.SSLContext, leaf: Pair) -> None:
-    """For connections from now on. OpenSSL takes a key from a file only; it is gone at once."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(leaf.certificate + leaf.key)
-        file.flush()
-        context.load_cert_chain(file.name)
-
-
 async def run(settings: OperatorSettings) -> None:
     """One operator process, until SIGTERM or SIGINT."""
     api = Api(lambda: load(settings.kubeconfig), f"steelyard/{version('steelyard')}")
     try:
-        await ControlPlane(settings, api, await _owner(settings, api)).run()
+        await ControlPlane(settings, api, await own_deployment(api, settings.namespace, settings.deployment)).run()
     finally:
         await api.close()
-
-
-async def _owner(settings: OperatorSettings, api: Api) -> Object | None:
-    """A reference to our own Deployment, so that what we make beside it goes with it."""
-    if not settings.deployment:
-        return None
-    try:
-        found = await api.json("GET", DEPLOYMENTS.path(settings.namespace, settings.deployment))
-    except UNREACHABLE as error:
-        log.warning("own deployment not found", extra={"deployment": settings.deployment, "error": str(error)})
-        return None
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "name": settings.deployment,
-        "uid": found["metadata"]["uid"],
-    }

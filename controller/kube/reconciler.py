@@ -19,6 +19,7 @@ import msgspec
 
 from controller.kube.api import ApiError, Object
 from controller.kube.events import Recorder, Said
+from controller.kube.leftovers import left_over
 from controller.kube.rollouts import Rollouts, deployments, held, rolls
 from controller.kube.store import ChildKey, Owner, Store
 from controller.kube.workqueue import Workqueue
@@ -189,22 +190,10 @@ class Reconciler:
         return conflicts, later
 
     async def _clear_endpoints(self, key: Key, uid: str, wanted: Sequence[Object]) -> bool:
-        """Without a selector nobody else keeps the slices of the front Service: what is left would name dead pods."""
-        front = next(
-            (each for each in wanted if each["kind"] == "Service" and each["metadata"]["name"] == key[1]), None
-        )
-        if front is None or "selector" in front["spec"]:
-            return False
-        ours = {each["metadata"]["name"] for each in wanted if each["kind"] == "EndpointSlice"}
-        theirs = {each.name for each in self._store.inputs.slices.get(key, ())} - ours
-        # Labels alone don't tell: the slices' controllers copy the Service's onto theirs.
-        theirs -= {
-            name
-            for (_, kind, name), each in self._store.children.get(key, {}).items()
-            if kind == "EndpointSlice" and ownership(each, uid) == "ours"
-        }
+        slices = [each.name for each in self._store.inputs.slices.get(key, ())]
+        theirs = left_over(key[1], uid, wanted, slices, self._store.children.get(key, {}))
         if theirs:
-            await self._writers.clear_endpoints(key, sorted(theirs))
+            await self._writers.clear_endpoints(key, theirs)
         return bool(theirs)
 
     async def _apply(self, key: Key, found: Found) -> Outcome:

@@ -1,0 +1,16 @@
+"""The server's certificate, in an SSL context that is already serving."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+
+from controller.discovery.certificates import Pair
+
+
+def use(context: ssl.SSLContext, leaf: Pair) -> None:
+    """For connections from now on. OpenSSL takes a key from a file only; it is gone at once."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(leaf.certificate + leaf.key)
+        file.flush()
+        context.load_cert_chain(file.name)
