@@ -62,7 +62,7 @@ check: $(NATIVE)
 	@$(BIN)/pytest -q -n auto --cov --cov-report=term-missing:skip-covered --cov-fail-under=100 tests/unit tests/laws tests/golden
 
 test: check
-	@$(BIN)/pytest -q tests/component
+	@$(BIN)/pytest -q -n auto tests/component
 	@$(BIN)/pytest -q tests/bench
 	@$(BIN)/pytest -q tests/cluster
 
