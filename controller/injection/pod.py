@@ -71,7 +71,7 @@ def inject(
 def _chosen(targets: Sequence[Target], said: Wishes, declared: frozenset[int]) -> tuple[list[Target], list[str]]:
     chosen, warnings = [], []
     for each in targets:
-        numbers = {number for number, _ in each.ports}
+        numbers = {number for number, _, _ in each.ports}
         taken = dict.fromkeys(numbers & declared, "a container declares it")
         taken |= dict.fromkeys(numbers & said.excluded, f"annotation {EXCLUDE_PORTS}")
         # Only the health port: the two others are on another loopback address.

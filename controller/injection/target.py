@@ -15,12 +15,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     address: str  # loopback, the same in every pod
-    ports: tuple[tuple[int, Protocol], ...]
+    ports: tuple[tuple[int, Protocol, str], ...]  # the last is the port's name
 
     @property
     def argument(self) -> str:
         """As the proxy's `--sidecar` takes it."""
-        ports = ",".join(f"{number}/{protocol}" for number, protocol in self.ports)
+        ports = ",".join(f"{number}/{protocol}/{name}" for number, protocol, name in self.ports)
         return f"{self.name}={self.address}:{ports}"
 
     def names(self, domain: str) -> list[str]:
@@ -33,7 +33,7 @@ def target(service: BalancedService, address: str) -> Target | None:
     """None for what no sidecar serves: another mode, or an address that the operator hasn't given out yet."""
     if service.proxy.mode != "Sidecar" or not _is_loopback(address):
         return None
-    ports = tuple((port.port, port.protocol) for port in service.ports)
+    ports = tuple((port.port, port.protocol, port.name) for port in service.ports)
     return Target(namespace=service.namespace, name=service.name, address=address, ports=ports)
 
 

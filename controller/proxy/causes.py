@@ -41,6 +41,7 @@ TRACE_LAST_HOP: Final = Cause("last_hop", 405, "Max-Forwards is used up.")
 OPTIONS_LAST_HOP: Final = Cause("last_hop", 200, "")
 
 NO_ENDPOINTS: Final = Cause("no_endpoints", 503, "No endpoint is available.", retry_after=True)
+SERVICE_GONE: Final = Cause("service_gone", 503, "ServiceGone: the BalancedService has been deleted.")
 QUEUE_FULL: Final = Cause("queue_full", 503, "Too many requests are waiting.", retry_after=True)
 QUEUE_TIMEOUT: Final = Cause("queue_timeout", 503, "No endpoint became free in time.", retry_after=True)
 MEMORY: Final = Cause("memory", 503, "The proxy is short of memory.", retry_after=True)
@@ -71,6 +72,9 @@ CUT: Final = DRAINED.reason
 
 REFUSALS: Final = {
     400: MALFORMED,
+    403: _refusal(
+        "unknown_service", 403, "This sidecar answers for its own services only, by http://NAME:PORT/ and longer names."
+    ),
     413: BODY_TOO_LARGE,
     414: _refusal("target_too_long", 414, "The request target is too long."),
     417: _refusal("unknown_expectation", 417, "The expectation can't be met."),

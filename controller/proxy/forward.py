@@ -168,7 +168,7 @@ class Exchange:
             if node is None:
                 node = self.lane.pick(self.pick)
         except NoEndpoints:
-            endings.answer(self, causes.NO_ENDPOINTS)
+            endings.answer(self, self.route.none)
             return
         if node is not None:
             self.go(node)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from controller.model.service import Cookie
 from controller.model.snapshot import Snapshot, SnapshotPort
+from controller.proxy import causes
 from controller.proxy.codec import Forwarding, Limits
 from controller.proxy.hash_key import compile_address_key, compile_hash_key
+from controller.proxy.sidecar import Withdrawn
 from controller.settings import ProxySettings
 
 
@@ -23,6 +25,7 @@ class Route:
         "hash_key",
         "head_limits",
         "limits",
+        "none",
         "retries",
         "retry_statuses",
         "tcp",
@@ -43,6 +46,7 @@ class Route:
             head_bytes=snapshot.request_header_bytes, fields=settings.fields, informational=settings.informational
         )
         self.limits = snapshot.limits
+        self.none = causes.SERVICE_GONE if isinstance(snapshot, Withdrawn) else causes.NO_ENDPOINTS
         self.timeouts = snapshot.timeouts
         self.retries = snapshot.retries
         self.retry_statuses = frozenset(code for code in snapshot.retries.conditions if isinstance(code, int))

@@ -155,7 +155,7 @@ class TcpFront(asyncio.BufferedProtocol):
         try:
             node = self.lane.pick(self._pick)
         except NoEndpoints:
-            self.refuse(causes.NO_ENDPOINTS)
+            self.refuse(self.route.none)
             return
         if node is not None:
             self._go(node)

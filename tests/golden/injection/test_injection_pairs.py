@@ -21,8 +21,8 @@ SETTINGS = InjectionSettings(
     version="1.0.0",
 )
 SERVICES = [
-    Target(namespace="store", name="shop", address="127.64.0.1", ports=((80, "HTTP"), (8443, "TCP"))),
-    Target(namespace="store", name="stock", address="127.64.0.2", ports=((8080, "HTTP"),)),
+    Target(namespace="store", name="shop", address="127.64.0.1", ports=((80, "HTTP", "http"), (8443, "TCP", "tls"))),
+    Target(namespace="store", name="stock", address="127.64.0.2", ports=((8080, "HTTP", "http"),)),
 ]
 
 
