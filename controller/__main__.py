@@ -142,6 +142,14 @@ def main() -> None:
 @click.option(
     "--identity", default="", envvar="STEELYARD_IDENTITY", help="The pod's uid; makes a fleet's proxies differ."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    envvar="STEELYARD_WORKERS",
+    help="Processes that carry traffic, one a core; they balance as one. A sidecar's few connections need one.",
+)
 @click.option("--zone", default="", envvar="STEELYARD_ZONE", help="Where this proxy runs, for locality.")
 @click.option("--node", default="", envvar="STEELYARD_NODE", help="Where this proxy runs, for locality.")
 def proxy(
@@ -186,7 +194,7 @@ def proxy(
     from controller.admin import AdminError
     from controller.discovery.client import Settings
     from controller.proxy.hosting import PortInUse
-    from controller.proxy.plane import DataPlane
+    from controller.proxy.plane import Plane
     from controller.proxy.process import run
     from controller.settings import ProxySettings
     from controller.telemetry import configure_logging
@@ -204,7 +212,7 @@ def proxy(
         sys.exit(BAD_INPUT)
     configure_logging()
 
-    async def feed(plane: DataPlane) -> None:
+    async def feed(plane: Plane) -> None:
         if path is not None:
             await standalone.follow(plane, path, secret)
         elif url is not None:

@@ -14,20 +14,20 @@ from controller.balancing.locality import Place
 from controller.discovery.client import Client, Forget, Placed, Settings, Update
 from controller.discovery.frames import BackendHealth
 from controller.proxy.hosting import PortInUse
-from controller.proxy.plane import DataPlane
+from controller.proxy.plane import Plane
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5  # how late the operator hears that a backend became usable or unusable
 
 
-async def follow(plane: DataPlane, settings: Settings) -> None:
+async def follow(plane: Plane, settings: Settings) -> None:
     """Keep the plane at what the operator says of the objects that `settings` names."""
     await _Following(plane, settings).run()
 
 
 class _Following:
-    def __init__(self, plane: DataPlane, settings: Settings) -> None:
+    def __init__(self, plane: Plane, settings: Settings) -> None:
         self._plane = plane
         self._namespace = settings.namespace
         self._client = Client(settings, time.monotonic, Random(), self._health)

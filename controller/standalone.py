@@ -13,7 +13,7 @@ from controller.discovery import files
 from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
 from controller.proxy.hosting import PortInUse
-from controller.proxy.plane import DataPlane
+from controller.proxy.plane import Plane
 from controller.translate import Inputs, translate_all
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def session_secret(path: Path | None) -> bytes | None:
     return secret
 
 
-async def follow(plane: DataPlane, path: Path, secret: bytes | None) -> None:
+async def follow(plane: Plane, path: Path, secret: bytes | None) -> None:
     """Keep the plane at what the file says. A bad edit is logged and counted, and the last good one stays in force.
 
     Raises PortInUse if a port can't be had at the start.
@@ -78,7 +78,7 @@ async def follow(plane: DataPlane, path: Path, secret: bytes | None) -> None:
             log.error("configuration refused, the last good one stays", extra={"faults": str(error).splitlines()})
 
 
-async def _put_in_force(plane: DataPlane, wanted: tuple[Snapshot, ...], secret: bytes | None) -> None:
+async def _put_in_force(plane: Plane, wanted: tuple[Snapshot, ...], secret: bytes | None) -> None:
     for key in set(plane.snapshots) - {snapshot.key for snapshot in wanted}:
         await plane.forget(key)
         log.info("service removed", extra={"service": "/".join(key)})

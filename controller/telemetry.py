@@ -66,6 +66,7 @@ class Telemetry:
         self.refused_connections = 0  # over maxConnections
         self.drain_cut = 0
         self.bugs = 0
+        self.worker_restarts = 0
         self.config_applied = 0
         self.config_rejected = 0
         self.memory: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)  # held, refused, unkept
@@ -111,6 +112,7 @@ class _Samples(Collector):
             ("connections_refused", "Client connections over maxConnections.", telemetry.refused_connections),
             ("drain_cut", "Requests cut when a drain was over.", telemetry.drain_cut),
             ("bugs", "Faults of the proxy itself.", telemetry.bugs),
+            ("worker_restarts", "Workers that died and were replaced.", telemetry.worker_restarts),
             ("config_applied", "Configurations put in force.", telemetry.config_applied),
             ("config_rejected", "Configurations refused; the last good one stays.", telemetry.config_rejected),
         ):

@@ -62,16 +62,14 @@ class Slots:
         self._free: list[int] = []
         self._unused = 0  # slots from here on were never given out
 
-    def assign(self, upstream: str, identities: Collection[str], change: int) -> dict[str, int]:
-        """The slots of an upstream's endpoints. Those of others that it had are retired by this `change`."""
-        for key in [key for key in self._given if key[0] == upstream and key[1] not in identities]:
+    def retire(self, upstream: str, kept: Collection[str], change: int) -> None:
+        """Of an upstream's endpoints only `kept` are listed since change number `change`."""
+        for key in [key for key in self._given if key[0] == upstream and key[1] not in kept]:
             self._retired[key] = (self._given.pop(key), change)
-        found = {}
-        for identity in identities:
-            slot = self._slot((upstream, identity))
-            if slot is not None:
-                found[identity] = slot
-        return found
+
+    def of(self, upstream: str) -> dict[str, int]:
+        """The slots of an upstream's endpoints."""
+        return {identity: slot for (owner, identity), slot in self._given.items() if owner == upstream}
 
     def settle(self, heard: int) -> None:
         """Every worker has put change number `heard` in force."""
@@ -80,7 +78,9 @@ class Slots:
                 del self._retired[key]
                 self._free.append(slot)
 
-    def _slot(self, key: tuple[str, str]) -> int | None:
+    def take(self, upstream: str, identity: str) -> int | None:
+        """The endpoint's slot; one that it had and that nobody has got since is its own again."""
+        key = (upstream, identity)
         if key in self._given:
             return self._given[key]
         slot: int | None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
+from controller.model.snapshot import Snapshot
 from controller.proxy.plane import DataPlane
 
 log = logging.getLogger(__name__)
@@ -20,9 +21,7 @@ log = logging.getLogger(__name__)
 
 async def drain(plane: DataPlane, hurry: asyncio.Event) -> int:
     """Leave; `hurry` ends the waiting. Returns how many connections were cut."""
-    terms = [snapshot.proxy for snapshot, _, _ in plane.snapshots.values()]
-    grace = max((proxy.accept_grace for proxy in terms), default=0.0)
-    patience = max((proxy.drain for proxy in terms), default=0.0)
+    grace, patience = terms(snapshot for snapshot, _, _ in plane.snapshots.values())
     log.info("draining", extra={"accept_grace": grace, "drain": patience, "clients": len(plane.fronts)})
     plane.announce()
     await _at_most(grace, hurry.wait())
@@ -35,6 +34,13 @@ async def drain(plane: DataPlane, hurry: asyncio.Event) -> int:
     await _at_most(plane.settings.flush, plane.emptied())  # what was cut may still be flushing
     log.info("drained", extra={"cut": len(left)})
     return len(left)
+
+
+def terms(snapshots: Iterable[Snapshot]) -> tuple[float, float]:
+    """Seconds of grace, and of drain: the longest of all objects."""
+    proxies = [snapshot.proxy for snapshot in snapshots]
+    grace = max((proxy.accept_grace for proxy in proxies), default=0.0)
+    return grace, max((proxy.drain for proxy in proxies), default=0.0)
 
 
 async def _at_most(seconds: float, wait: Coroutine[Any, Any, Any]) -> None:

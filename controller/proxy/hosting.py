@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from aiohttp import web
 
+from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.lane import Lane
 from controller.proxy.listener import Front
 from controller.proxy.tcp import TcpFront
@@ -15,6 +16,7 @@ from controller.settings import ProxySettings
 
 Address = tuple[str, int]
 Key = tuple[str, str]
+Bind = Callable[[Address], socket.socket]
 
 
 class PortInUse(Exception):  # noqa: N818 - what happened, in the words of the message
@@ -57,8 +59,9 @@ class ProxyRunner(web.BaseRunner):
 class Host:
     """Owns the sockets. `reserve` binds without listening, so that a snapshot is taken whole or not at all."""
 
-    def __init__(self, settings: ProxySettings) -> None:
+    def __init__(self, settings: ProxySettings, bind: Bind) -> None:
         self._settings = settings
+        self._bind = bind
         self._reserved: dict[Address, socket.socket] = {}
         self._runners: dict[Address, tuple[Key, Factory, ProxyRunner]] = {}
 
@@ -76,11 +79,11 @@ class Host:
         for address in addresses:
             if address not in self._runners:
                 try:
-                    bound[address] = _bind(address)
+                    bound[address] = self._bind(address)
                 except OSError as error:
                     for sock in bound.values():
                         sock.close()
-                    raise PortInUse(_explain(address, error)) from error
+                    raise PortInUse(explain(address, error)) from error
         self._reserved.update(bound)
 
     async def serve(self, key: Key, lanes: Mapping[Address, Lane]) -> None:
@@ -108,12 +111,15 @@ class Host:
             sock.close()
 
 
-def _bind(address: Address) -> socket.socket:
+def bind(address: Address, *, shared: bool = False) -> socket.socket:
+    """A socket of the address that doesn't listen yet; `shared` with others of this process. Raises OSError."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # Never SO_REUSEPORT: a second instance would silently share the port. This one only skips TIME_WAIT.
+        # SO_REUSEPORT lets a second instance share the port silently. This one only skips TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.setblocking(False)
         sock.bind(address)
     except OSError:
@@ -122,7 +128,34 @@ def _bind(address: Address) -> socket.socket:
     return sock
 
 
-def _explain(address: Address, error: OSError) -> str:
+def address_of(snapshot: Snapshot, port: SnapshotPort, settings: ProxySettings) -> Address:
+    """What this process listens on for the port."""
+    host = snapshot.address if snapshot.mode == "Sidecar" and snapshot.address else settings.host
+    return (host, port.listen + settings.listen_offset)
+
+
+def listeners(addresses: Iterable[Address], count: int, backlog: int) -> dict[Address, list[socket.socket]]:
+    """`count` listening sockets of each address. Raises PortInUse, and then keeps none.
+
+    They share it by SO_REUSEPORT, which would let a second instance in: so it is taken alone before.
+    """
+    made: dict[Address, list[socket.socket]] = {}
+    for address in addresses:
+        made[address] = sockets = []
+        try:
+            with bind(address) as alone:
+                host, port = address[0], alone.getsockname()[1]
+            for _ in range(count):
+                sockets.append(bind((host, port), shared=True))
+                sockets[-1].listen(backlog)
+        except OSError as error:
+            for sock in (sock for each in made.values() for sock in each):
+                sock.close()
+            raise PortInUse(explain(address, error)) from error
+    return made
+
+
+def explain(address: Address, error: OSError) -> str:
     host, port = address
     mend = "--listen-offset moves all ports, for instance by 8000"
     if isinstance(error, PermissionError):

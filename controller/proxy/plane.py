@@ -10,21 +10,25 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import formatdate
 from random import Random
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from controller.balancing.locality import Place
 from controller.balancing.node import Node
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.access_log import AccessLog
 from controller.proxy.codec import Limits
-from controller.proxy.hosting import Address, Host
+from controller.proxy.hosting import Address, Bind, Host, address_of, bind
 from controller.proxy.lane import Lane
 from controller.proxy.listener import Front
 from controller.proxy.memory import Memory, budget
 from controller.proxy.route import Route
 from controller.proxy.seat import Seat
+from controller.proxy.sharing import Sharing
 from controller.proxy.tcp import TcpFront
 from controller.proxy.timers import LoopTimers
 from controller.proxy.upstream import Upstream
@@ -37,8 +41,41 @@ Client = Front | TcpFront
 log = logging.getLogger(__name__)
 
 
+class Part(NamedTuple):
+    """What a worker is given by its parent, and a lone process does without."""
+
+    worker: int
+    sharing: Sharing
+    bind: Bind
+
+
 def write_to_stdout(data: bytes) -> None:
     os.write(1, data)
+
+
+class Plane(Protocol):
+    """What a source of snapshots sees of whoever carries the traffic: this process, or a fleet of workers."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def telemetry(self) -> Telemetry: ...
+
+    @property
+    def upstreams(self) -> Upstreams: ...
+
+    @property
+    def snapshots(self) -> Mapping[Key, tuple[Snapshot, str, float]]: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+    async def apply(self, snapshot: Snapshot) -> bool: ...
+
+    async def forget(self, key: Key) -> None: ...
+
+    def idle(self) -> Iterator[tuple[Upstream, Mapping[str, int]]]: ...
 
 
 class DataPlane:
@@ -49,15 +86,19 @@ class DataPlane:
         settings: ProxySettings,
         telemetry: Telemetry,
         log_lines: Callable[[bytes], object] = write_to_stdout,
+        part: Part | None = None,
     ) -> None:
         identity = settings.identity or secrets.token_hex(8)
         seat = Seat(identity=identity, place=Place(node=settings.node, zone=settings.zone))
+        if part is not None:
+            seat = replace(seat, worker=part.worker, workers=settings.workers)
+        sharing = part.sharing if part is not None else None
         self.settings = settings
         self.telemetry = telemetry
         self.loop = asyncio.get_running_loop()
-        self.memory = Memory(settings.memory if settings.memory is not None else budget())
+        self.memory = Memory((settings.memory if settings.memory is not None else budget()) // settings.workers)
         self.access_log = AccessLog(log_lines)
-        self.random = Random(identity)
+        self.random = Random(f"{identity}/{seat.worker}")
         self.head_limits = Limits(
             head_bytes=settings.head_bytes, fields=settings.fields, informational=settings.informational
         )
@@ -66,11 +107,11 @@ class DataPlane:
         self.lingering = 0  # connections that are discarded from
         self.date = b""
         self.snapshots: dict[Key, tuple[Snapshot, str, float]] = {}  # with version, and when it was applied
-        self.upstreams = Upstreams(seat, LoopTimers(), self._gone, self._returned)
+        self.upstreams = Upstreams(seat, LoopTimers(), self._gone, self._returned, sharing)
         self._lanes: dict[tuple[Key, str], Lane] = {}
         self._leaving: set[Lane] = set()  # their port is gone; what is in flight goes on
         self._by_upstream: dict[Upstream, Lane] = {}
-        self._host = Host(settings)
+        self._host = Host(settings, part.bind if part is not None else bind)
         self._empty = asyncio.Event()
         self._id_prefix = secrets.token_hex(6).encode()
         self._ids = 0
@@ -94,7 +135,7 @@ class DataPlane:
         known = self.snapshots.get(snapshot.key)
         if known is not None and known[1] == version:
             return False
-        addresses = {self._address(snapshot, port): port for port in snapshot.ports}
+        addresses = {address_of(snapshot, port, self.settings): port for port in snapshot.ports}
         self._host.reserve(addresses)
         self.upstreams.apply(snapshot)
         if snapshot.limits.max_connections > self.client_room:
@@ -119,10 +160,6 @@ class DataPlane:
         self.snapshots.pop(key, None)
         for name in [name for owner, name in self._lanes if owner == key]:
             self._leave(self._lanes.pop((key, name)))
-
-    def _address(self, snapshot: Snapshot, port: SnapshotPort) -> Address:
-        host = snapshot.address if snapshot.mode == "Sidecar" and snapshot.address else self.settings.host
-        return (host, port.listen + self.settings.listen_offset)
 
     def _lane(self, snapshot: Snapshot, port: SnapshotPort) -> None:
         route = Route(snapshot, port, self.settings)
@@ -161,6 +198,11 @@ class DataPlane:
     def addresses(self) -> Mapping[Address, Lane]:
         """What is listened on: the real address (port 0 is resolved), and what is behind it."""
         return self._host.addresses
+
+    def idle(self) -> Iterator[tuple[Upstream, Mapping[str, int]]]:
+        """Each upstream with its idle connections, by endpoint."""
+        for lane in self.lanes:
+            yield lane.upstream, {pool.node.id: pool.idle for pool in lane.pools}
 
     @property
     def ready(self) -> bool:

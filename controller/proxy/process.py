@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import resource
 import signal
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -17,9 +16,11 @@ from aiohttp import web
 
 from controller import admin
 from controller.proxy import report
+from controller.proxy.descriptors import raise_descriptor_limit
 from controller.proxy.drain import drain
+from controller.proxy.fleet import Fleet
 from controller.proxy.health import HealthChecks
-from controller.proxy.plane import DataPlane
+from controller.proxy.plane import DataPlane, Plane
 from controller.proxy.resolver import Resolver
 from controller.settings import ProxySettings
 from controller.telemetry import Telemetry
@@ -27,13 +28,13 @@ from controller.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 # Keeps the plane's configuration current until it is cancelled. It is handed in: the proxy doesn't know the source.
-Feed = Callable[[DataPlane], Coroutine[Any, Any, None]]
+Feed = Callable[[Plane], Coroutine[Any, Any, None]]
 
 
 async def run(settings: ProxySettings, feed: Feed) -> None:
     """Serve until SIGTERM or SIGINT, then drain; a second signal ends the drain. Raises what the feed raises."""
-    plane = DataPlane(settings, Telemetry())
-    plane.client_room = raise_descriptor_limit()
+    plane = Fleet(settings, Telemetry()) if settings.workers > 1 else DataPlane(settings, Telemetry())
+    room = raise_descriptor_limit()
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def stopped() -> None:
@@ -42,10 +43,15 @@ async def run(settings: ProxySettings, feed: Feed) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         plane.loop.add_signal_handler(number, stopped)
     runners: list[web.AppRunner] = []
+    running: list[asyncio.Task[None]] = []
     try:
         runners += await _admin(plane, settings)
         async with asyncio.TaskGroup() as tasks:
-            running = [
+            if isinstance(plane, Fleet):
+                running.append(tasks.create_task(plane.run(), name="workers"))
+            else:
+                plane.client_room = room
+            running += [
                 tasks.create_task(feed(plane), name="configuration"),
                 tasks.create_task(HealthChecks(plane.upstreams, Random()).run(), name="health checks"),
                 tasks.create_task(Resolver(plane.upstreams, DNSResolver, Random()).run(), name="resolver"),
@@ -53,7 +59,7 @@ async def run(settings: ProxySettings, feed: Feed) -> None:
             # What exists now lives as long as the process: no collection needs to look at it again.
             gc.freeze()
             await stop.wait()
-            await drain(plane, hurry)
+            await (plane.drain(hurry) if isinstance(plane, Fleet) else drain(plane, hurry))
             for task in running:
                 task.cancel()
     finally:
@@ -63,15 +69,7 @@ async def run(settings: ProxySettings, feed: Feed) -> None:
             await runner.cleanup()
 
 
-def raise_descriptor_limit() -> int:
-    """Lift the soft limit to the hard one; returns how many clients fit, at two descriptors each."""
-    spare = 128  # listeners, admin, log, and pooled connections in passing
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, (hard - spare) // 2)
-
-
-async def _admin(plane: DataPlane, settings: ProxySettings) -> list[web.AppRunner]:
+async def _admin(plane: Plane, settings: ProxySettings) -> list[web.AppRunner]:
     view = admin.View(
         ready=lambda: plane.ready,
         registry=plane.telemetry.registry(),
@@ -85,7 +83,7 @@ async def _admin(plane: DataPlane, settings: ProxySettings) -> list[web.AppRunne
     return runners
 
 
-def configuration(plane: DataPlane) -> dict[str, object]:
+def configuration(plane: Plane) -> dict[str, object]:
     """What `/config` shows: the snapshots in force, every default filled in."""
     return {
         f"{namespace}/{name}": {"version": version, "applied": applied, "snapshot": _without_secrets(snapshot)}
@@ -99,12 +97,11 @@ def _without_secrets(snapshot: Any) -> Any:
     return msgspec.structs.replace(snapshot, proxy=msgspec.structs.replace(snapshot.proxy, debug_key="(set)"))
 
 
-def endpoints(plane: DataPlane) -> dict[str, object]:
+def endpoints(plane: Plane) -> dict[str, object]:
     """What `/endpoints` shows: each upstream's endpoints, as this process sees them."""
     now = plane.loop.time()
     shown: dict[str, object] = {}
-    for lane in plane.lanes:
-        idle = {pool.node.id: pool.idle for pool in lane.pools}
-        rows = report.endpoints(lane.upstream, now)
-        shown[lane.upstream.name] = [row | {"idleConnections": idle.get(str(row["id"]), 0)} for row in rows]
+    for upstream, idle in plane.idle():
+        rows = report.endpoints(upstream, now)
+        shown[upstream.name] = [row | {"idleConnections": idle.get(str(row["id"]), 0)} for row in rows]
     return shown

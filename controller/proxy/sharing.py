@@ -7,7 +7,7 @@ from typing import Protocol
 
 from controller.balancing.node import FAILURES, Kind, Node, Observer
 from controller.model.endpoints import Endpoint
-from controller.proxy.block import Block
+from controller.proxy.block import Block, Slots
 
 OTHERS_AGE = 0.005  # seconds that full scans may use old sums of the other workers for: the sum costs 0.1 µs a node
 
@@ -16,6 +16,10 @@ class Sharing(Protocol):
     """How an Upstream of one process is bound to those of the others."""
 
     def node(self, upstream: str, endpoint: Endpoint, now: float) -> Node: ...
+
+    def returned(self, upstream: str, node: Node) -> None:
+        """The endpoint is listed again; its slot may have gone to another meanwhile."""
+        ...
 
     def observer(self, upstream: str) -> Observer | None:
         """Who hears of answers in the ejection's place; None: the ejection itself does."""
@@ -106,6 +110,11 @@ class Carrying:
             return Node(endpoint, now)
         return SharedNode(endpoint, now, self._block, self._worker, slot)
 
+    def returned(self, upstream: str, node: Node) -> None:
+        slot = self._slots.get(upstream, {}).get(node.id)
+        if isinstance(node, SharedNode) and slot is not None:
+            node.slot = slot  # another one only if nothing was in flight on it anywhere
+
     def observer(self, upstream: str) -> Observer:
         ok, total, tell = self._block.ok[self._worker], self._block.total[self._worker], self._tell
 
@@ -131,18 +140,22 @@ class Carrying:
 class Deciding:
     """The parent's part: it carries nothing, sees every worker's counts, and judges."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, slots: Slots) -> None:
         self._block = block
-        self._slots: dict[str, Mapping[str, int]] = {}
-
-    def assign(self, upstream: str, slots: Mapping[str, int]) -> None:
-        self._slots[upstream] = slots
+        self._slots = slots
 
     def node(self, upstream: str, endpoint: Endpoint, now: float) -> Node:
-        slot = self._slots.get(upstream, {}).get(endpoint.id)
+        slot = self._slots.take(upstream, endpoint.id)
         if slot is None:
             return Node(endpoint, now)
         return SharedNode(endpoint, now, self._block, self._block.workers, slot)
+
+    def returned(self, upstream: str, node: Node) -> None:
+        slot = self._slots.take(upstream, node.id)
+        if isinstance(node, SharedNode) and slot is not None and slot != node.slot:
+            node.slot = slot
+            node.base = self._block.answers(slot)
+            node.good = node.base[0]
 
     def observer(self, upstream: str) -> None:
         return None

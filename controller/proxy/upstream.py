@@ -122,6 +122,9 @@ class Upstream:
         self.latency.terms = snapshot.algorithm.peak_ewma
         self.budget.terms = snapshot.retries.budget
         change = self._members.update(port.backends, now)
+        if self._sharing is not None:
+            for node in change.returned:
+                self._sharing.returned(self.name, node)
         bound = self._members.sources if snapshot.affinity is not None else ()
         self._bindings.bind({(source.name, node.id): node for source in bound for node in source.nodes})
         if at_once or change.lost or now - self._decided >= COALESCED:

@@ -68,6 +68,21 @@ class Upstreams:
         for upstream in self:
             upstream.place(place)
 
+    def filled(self, key: Key) -> Snapshot:
+        """The object's snapshot with the resolver's answers in the hostnames' place."""
+        snapshot = self._snapshots[key]
+        ports = (self._with_answers(port) for port in snapshot.ports)
+        return replace(
+            snapshot,
+            ports=tuple(
+                replace(port, backends=tuple(replace(backend, hostname=None) for backend in port.backends))
+                for port in ports
+            ),
+        )
+
+    def keys_of(self, key: Key) -> Keys:
+        return self._keys[key]
+
     def get(self, key: Key, port: str) -> Upstream | None:
         return self._ports.get(key, {}).get(port)
 
@@ -95,7 +110,11 @@ class Upstreams:
         for snapshot in list(self._snapshots.values()):
             if any(backend.hostname == hostname for port in snapshot.ports for backend in port.backends):
                 self._apply(snapshot)
+                self.changed_answers(snapshot.key)
         self._changed()
+
+    def changed_answers(self, key: Key) -> None:
+        """The object's endpoints have changed without a snapshot. For who must pass it on."""
 
     def close(self) -> None:
         for key in list(self._ports):

@@ -1,0 +1,350 @@
+"""`Fleet`: several workers as one proxy. The parent decides, the workers carry.
+
+It takes a DataPlane's place: snapshots come in by `apply` and `forget`. The parent alone owns their source, active
+checks, hostnames, ejection and the admin port, and makes the listening sockets: one per worker and address, so that
+the kernel spreads connections, which pass to a dead worker's replacement with what is in their accept queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from mmap import mmap
+
+from msgspec.structs import replace
+
+from controller.balancing.affinity import Keys
+from controller.balancing.locality import Place
+from controller.balancing.node import Kind, Node
+from controller.model.snapshot import Snapshot
+from controller.proxy import counting
+from controller.proxy.block import Block, Slots
+from controller.proxy.drain import terms
+from controller.proxy.hosting import Address, address_of, listeners
+from controller.proxy.messages import (
+    Apply,
+    Begin,
+    Forget,
+    FromWorker,
+    Heard,
+    Leave,
+    Message,
+    Placed,
+    Rekey,
+    Report,
+    Stand,
+)
+from controller.proxy.seat import Seat
+from controller.proxy.sharing import Deciding
+from controller.proxy.subordinate import Subordinate
+from controller.proxy.timers import LoopTimers
+from controller.proxy.upstream import Upstream
+from controller.proxy.upstreams import Key, Upstreams
+from controller.settings import ProxySettings
+from controller.telemetry import Gauges, Telemetry
+
+log = logging.getLogger(__name__)
+
+SLOTS = 32768  # endpoints that are counted for the whole pod; memory is used only for those that exist
+BEGIN = 60.0  # seconds that a worker may take to begin
+ANSWER = 10.0  # seconds that a worker may take to put a change in force; one that hangs is replaced
+PAUSE, LONGEST = 0.05, 10.0  # seconds before a dead worker's replacement: doubling
+STEADY = 30.0  # seconds of life after which the next death counts as the first
+
+
+class Fleet:
+    """Made and used inside a running loop; `run` keeps the workers alive, as one long-lived task."""
+
+    def __init__(self, settings: ProxySettings, telemetry: Telemetry) -> None:
+        self.settings = replace(settings, identity=settings.identity or secrets.token_hex(8))
+        self.telemetry = telemetry
+        self.loop = asyncio.get_running_loop()
+        self.snapshots: dict[Key, tuple[Snapshot, str, float]] = {}  # with version, and when it was applied
+        self._memory = os.memfd_create("steelyard-counters")
+        os.ftruncate(self._memory, Block.size(settings.workers, SLOTS))
+        self.block = Block(memoryview(mmap(self._memory, Block.size(settings.workers, SLOTS))), settings.workers, SLOTS)
+        self._slots = Slots(self.block)
+        self._deciding = Deciding(self.block, self._slots)
+        seat = Seat(identity=self.settings.identity, place=Place(node=settings.node, zone=settings.zone))
+        self.upstreams = LedUpstreams(seat, self, self._deciding)
+        self.workers: dict[int, Subordinate] = {}
+        self._listeners: dict[Address, list[socket.socket]] = {}
+        self._addresses: dict[Key, tuple[Address, ...]] = {}
+        self._number = 0  # of the latest change
+        self._changing = asyncio.Lock()
+        self._pushes: set[asyncio.Task[None]] = set()
+        self._latest: dict[int, Report] = {}
+        self._past = counting.NOTHING  # what dead workers had counted
+        self._closing = False
+        telemetry.gauges = self.gauges
+
+    # Snapshots.
+
+    async def apply(self, snapshot: Snapshot) -> bool:
+        """Put a whole state in force in every worker; False if it was already.
+
+        Raises PortInUse, and then changes nothing.
+        """
+        async with self._changing:
+            version = snapshot.version
+            known = self.snapshots.get(snapshot.key)
+            if known is not None and known[1] == version:
+                return False
+            addresses = tuple(address_of(snapshot, port, self.settings) for port in snapshot.ports)
+            fresh = [address for address in addresses if address not in self._listeners]
+            self._listeners |= listeners(fresh, self.settings.workers, self.settings.backlog)
+            self.upstreams.apply(snapshot)
+            for port in snapshot.ports:
+                self.upstreams.of(snapshot.key, port.name).on_standing = self._stood
+            self.telemetry.config_applied += 1
+            self.snapshots[snapshot.key] = (snapshot, version, time.time())
+            before, self._addresses[snapshot.key] = self._addresses.get(snapshot.key, ()), addresses
+            await self._put(snapshot.key, tuple(fresh))
+            self._close_listeners(set(before) - set(addresses))
+            return True
+
+    async def forget(self, key: Key) -> None:
+        """The object is gone: its ports close, and what is in flight has its drain."""
+        async with self._changing:
+            names = [upstream.name for upstream in self.upstreams if upstream.snapshot.key == key]
+            self.upstreams.forget(key)
+            self.snapshots.pop(key, None)
+            self._number += 1
+            for name in names:
+                self._slots.retire(name, (), self._number)
+            self.broadcast(Forget(self._number, key))
+            await self._done()
+            self._close_listeners(set(self._addresses.pop(key, ())))
+
+    async def _put(self, key: Key, fresh: tuple[Address, ...] = ()) -> None:
+        """Send the object's state to every worker, and wait until it is in force."""
+        self._number += 1
+        for upstream in self.upstreams:
+            if upstream.snapshot.key == key:
+                self._slots.retire(upstream.name, {node.id for node in upstream.nodes}, self._number)
+        message = self._state(key, fresh)
+        for worker in self._synced():
+            self._send_state(worker, message)
+        await self._done()
+
+    def _state(self, key: Key, addresses: tuple[Address, ...]) -> Apply:
+        names = [upstream.name for upstream in self.upstreams if upstream.snapshot.key == key]
+        keys = self.upstreams.keys_of(key)
+        return Apply(
+            number=self._number,
+            snapshot=self.upstreams.filled(key),
+            keys=(keys.current, keys.previous),
+            slots={name: self._slots.of(name) for name in names},
+            addresses=addresses,
+        )
+
+    def _send_state(self, worker: Subordinate, message: Apply) -> None:
+        if message.addresses:
+            worker.send_listeners([self._listeners[address][worker.index] for address in message.addresses])
+        worker.send(message)
+
+    async def _done(self) -> None:
+        number = self._number
+        for worker in self._synced():
+            await worker.done(number, ANSWER)
+        self._slots.settle(number)
+
+    def _synced(self) -> list[Subordinate]:
+        return [worker for worker in self.workers.values() if worker.synced]
+
+    def _close_listeners(self, addresses: set[Address]) -> None:
+        for address in addresses:
+            for sock in self._listeners.pop(address):
+                sock.close()
+
+    # What the parent learns and decides between snapshots.
+
+    def push(self, key: Key) -> None:
+        """The object's endpoints have changed without a snapshot: a hostname has other addresses."""
+
+        async def push() -> None:
+            async with self._changing:
+                if key in self.snapshots:
+                    await self._put(key)
+
+        task = self.loop.create_task(push(), name="push")
+        self._pushes.add(task)
+        task.add_done_callback(self._pushes.discard)
+
+    def broadcast(self, message: Message) -> None:
+        for worker in self.workers.values():
+            worker.send(message)
+
+    def _stood(self, upstream: Upstream) -> None:
+        self.broadcast(Stand(upstream.name, upstream.standings()))
+
+    def _hear(self, index: int, message: FromWorker) -> None:
+        if isinstance(message, Report):
+            self._latest[index] = message
+        elif isinstance(message, Heard):
+            upstreams = {upstream.name: upstream for upstream in self.upstreams}
+            for name, identity, now, kind, seconds, good in message.outcomes:
+                node = upstreams[name].find(identity) if name in upstreams else None
+                if node is not None:
+                    if kind != Kind.OK.value:
+                        self._deciding.hear(node, index, good)
+                    upstreams[name].outlier.observe(node, now, Kind(kind), seconds, None)
+
+    # The workers.
+
+    async def run(self) -> None:
+        """Keep every worker alive until the proxy leaves. One that dies is replaced, ever more slowly."""
+        async with asyncio.TaskGroup() as tasks:
+            for index in range(self.settings.workers):
+                tasks.create_task(self._keep(index), name=f"worker {index}")
+
+    async def _keep(self, index: int) -> None:
+        pause = PAUSE
+        while not self._closing:
+            began = self.loop.time()
+            worker = Subordinate(index, self._hear)
+            await worker.start(Begin(self.settings, index, SLOTS), self._memory)
+            self.workers[index] = worker
+            if self._closing:  # since it was begun
+                worker.send(Leave())
+            try:
+                await self._sync(worker)
+                status = await worker.wait()
+            finally:
+                worker.kill()
+            self._bury(index)
+            if self._closing:
+                return
+            if self.loop.time() - began >= STEADY:
+                pause = PAUSE
+            self.telemetry.worker_restarts += 1
+            log.error(
+                "worker died, another one takes its place", extra={"worker": index, "status": status, "pause": pause}
+            )
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+
+    async def _sync(self, worker: Subordinate) -> None:
+        """Bring a new worker to the state in force."""
+        await worker.up(BEGIN)
+        async with self._changing:
+            for key in self.snapshots:
+                self._send_state(worker, self._state(key, self._addresses[key]))
+                for upstream in self.upstreams:
+                    if upstream.snapshot.key == key:
+                        worker.send(Stand(upstream.name, upstream.standings()))
+                await worker.done(self._number, ANSWER)
+            worker.synced = not worker.gone
+        log.info("worker serves", extra={"worker": worker.index, "pid": worker.pid})
+
+    def _bury(self, index: int) -> None:
+        """What the dead worker carried is over, and what it counted stays."""
+        del self.workers[index]
+        self.block.bury(index)
+        latest = self._latest.pop(index, counting.NOTHING)
+        self._past = counting.total((self._past, counting.remains(latest)))
+
+    # What is known.
+
+    @property
+    def ready(self) -> bool:
+        """Has a configuration and a worker that serves it, and isn't leaving."""
+        return bool(self.snapshots) and bool(self._synced()) and not self._closing
+
+    def gauges(self) -> Mapping[str, Gauges]:
+        whole = self._whole()
+        counting.show(whole, self.telemetry)
+        services = dict(counting.gauges(whole))
+        for upstream in self.upstreams:
+            gauges = services.setdefault("/".join(upstream.snapshot.key), Gauges())
+            gauges.usable += upstream.usable
+            gauges.known += upstream.known
+        for key, (_, version, applied) in self.snapshots.items():
+            gauges = services.setdefault("/".join(key), Gauges())
+            gauges.version, gauges.applied = version, applied
+        return services
+
+    def idle(self) -> Iterator[tuple[Upstream, Mapping[str, int]]]:
+        """Each upstream with its idle connections, by endpoint."""
+        idle = self._whole().idle
+        for upstream in self.upstreams:
+            yield upstream, idle.get(upstream.name, {})
+
+    def _whole(self) -> Report:
+        return counting.total((self._past, *self._latest.values()))
+
+    # The end.
+
+    async def drain(self, hurry: asyncio.Event) -> int:
+        """Let every worker drain, all at once; `hurry` ends the waiting. Returns how many connections were cut."""
+        self._closing = True
+        grace, patience = terms(snapshot for snapshot, _, _ in self.snapshots.values())
+        cut = self._whole().drain_cut
+        log.info("draining", extra={"accept_grace": grace, "drain": patience, "workers": len(self.workers)})
+        self.broadcast(Leave())
+        hurrying = self.loop.create_task(self._hurry(hurry), name="hurry")
+        # The workers' own copies close at the same time: closing the last one resets what is in its accept queue.
+        closing = self.loop.call_later(grace, self._close_listeners, set(self._listeners))
+        try:
+            async with asyncio.timeout(grace + patience + 2 * self.settings.flush):
+                while self.workers:
+                    await next(iter(self.workers.values())).wait()
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            log.error("workers outlast the drain", extra={"workers": len(self.workers)})
+        finally:
+            closing.cancel()
+            hurrying.cancel()
+        cut = self._whole().drain_cut - cut
+        log.info("drained", extra={"cut": cut})
+        return cut
+
+    async def _hurry(self, hurry: asyncio.Event) -> None:
+        await hurry.wait()
+        self.broadcast(Leave())
+
+    async def stop_listening(self) -> None:
+        self._close_listeners(set(self._listeners))
+
+    def close(self) -> None:
+        """Release what is left."""
+        for worker in self.workers.values():
+            worker.kill()
+        for push in self._pushes:
+            push.cancel()
+        self.upstreams.close()
+        os.close(self._memory)
+
+    def __repr__(self) -> str:
+        return f"<Fleet services={len(self.snapshots)} workers={len(self._synced())}/{self.settings.workers}>"
+
+
+class LedUpstreams(Upstreams):
+    """The parent's: nothing is picked here, and what changes them goes on to the workers."""
+
+    def __init__(self, seat: Seat, fleet: Fleet, deciding: Deciding) -> None:
+        super().__init__(seat, LoopTimers(), _nothing, _nothing, deciding)
+        self._fleet = fleet
+
+    def of(self, key: Key, port: str) -> Upstream:
+        return self._ports[key][port]
+
+    def rekey(self, key: Key, keys: Keys) -> None:
+        super().rekey(key, keys)
+        self._fleet.broadcast(Rekey(key, (keys.current, keys.previous)))
+
+    def place(self, place: Place) -> None:
+        super().place(place)
+        self._fleet.broadcast(Placed(place.zone, place.node))
+
+    def changed_answers(self, key: Key) -> None:
+        self._fleet.push(key)
+
+
+def _nothing(upstream: Upstream, node: Node) -> None:
+    """No connections and no clocks are here."""
