@@ -66,7 +66,7 @@ class ControlPlane:
         ]
         self._children = _child_settings(settings, f"https://{self._names[0]}:{settings.discovery_port}")
         self._secret = OwnSecret(api, settings.namespace, settings.secret, owner, self._renewed)
-        self.hub = Hub()
+        self.hub = Hub(lambda key: key in self.operator.store.inputs.objects)
         self.reports = Reports()
         self.operator = Operator(
             api,

@@ -7,7 +7,7 @@ once, and every stream shares its bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -59,10 +59,13 @@ class Hub:
     """Where the operator puts snapshots and the streams take them.
 
     Nothing is served, and nothing called gone, before `synced` is set: an unsynced cache looks like an empty cluster.
+    What `exists` but was never published (its spec is not valid, or a bug is in the way) is passed over in silence: its
+    proxies keep what an earlier operator has told them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, exists: Callable[[Key], bool] = lambda _: False) -> None:
         self.synced = False
+        self._exists = exists
         self.freshness = 0
         self._published: dict[Key, Published] = {}
         self._subscribers: dict[Key, set[Subscriber]] = {}
@@ -87,8 +90,8 @@ class Hub:
         return True
 
     def gone(self, key: Key) -> None:
-        if self._published.pop(key, None) is not None:
-            self._notify(key)
+        self._published.pop(key, None)
+        self._notify(key)
 
     def sync(self) -> None:
         """Everything known has been put: start to serve."""
@@ -99,9 +102,12 @@ class Hub:
     def get(self, key: Key) -> Published | None:
         return self._published.get(key)
 
-    def frame(self, key: Key) -> bytes:
+    def frame(self, key: Key) -> bytes | None:
+        """What to tell of it now; None: nothing."""
         published = self._published.get(key)
-        return published.frame if published else frames.encode(frames.Gone(name=key[1]))
+        if published is not None:
+            return published.frame
+        return None if self._exists(key) else frames.encode(frames.Gone(name=key[1]))
 
     def subscribe(self, names: Iterable[Key]) -> Subscriber:
         subscriber = Subscriber(names)

@@ -123,6 +123,8 @@ class Discovery:
         except TimeoutError:
             return web.Response(status=304, headers={"ETag": f'"{known}"'})
         published = self._hub.get(key)
+        if published is None and self._hub.frame(key) is None:
+            raise web.HTTPServiceUnavailable(text=f"BalancedService {key[1]} in {key[0]} was never valid\n")
         if published is None:
             raise web.HTTPNotFound(text=f"no BalancedService {key[1]} in {key[0]}\n")
         return web.Response(
@@ -162,7 +164,8 @@ class Discovery:
         review_at, ping_at = loop.time() + REVIEW_SECONDS, loop.time() + frames.FIRST_PING_SECONDS
         while not self._ending:
             for key in subscriber.take():
-                await self._write(response, self._hub.frame(key))
+                if (frame := self._hub.frame(key)) is not None:
+                    await self._write(response, frame)
             try:
                 async with asyncio.timeout_at(ping_at):
                     await subscriber.changed()

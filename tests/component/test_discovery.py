@@ -39,7 +39,8 @@ class Plane:
     """A served hub, and what it heard."""
 
     def __init__(self, directory: Path) -> None:
-        self.hub = Hub()
+        self.existing: set[tuple[str, str]] = set()
+        self.hub = Hub(self.existing.__contains__)
         self.directory = directory
         self.reviews = 0
         self.connected: set[tuple[tuple[str, str], str]] = set()
@@ -193,6 +194,24 @@ async def test_gone_is_told_and_the_copy_on_disk_goes_too(plane: Plane, tmp_path
 
         assert await following(seen, Forget) == Forget(name="shop")
         assert not (store / "shop.json").exists()
+
+
+async def test_what_exists_but_was_never_published_is_not_called_gone(plane: Plane) -> None:
+    """An operator that starts finds an object that is not valid any more; its proxies keep what they have."""
+    plane.existing.add(("store", "shop"))
+    plane.hub.sync()
+
+    async with listening(plane.client()) as seen:
+        assert await following(seen, Placed) == Placed(node="n1", zone="zone-a")
+        status, _, _ = await get(plane, "/v1/snapshots/store?names=shop", Authorization="Bearer good")
+        assert status == 503
+        plane.hub.put(snapshot())
+        async with asyncio.timeout(8):
+            assert isinstance(await seen.get(), Update)  # and nothing before it
+
+        plane.existing.clear()
+        plane.hub.gone(("store", "shop"))
+        assert await following(seen, Forget) == Forget(name="shop")
 
 
 async def test_a_proxy_that_starts_while_the_operator_is_away_serves_from_disk(plane: Plane, tmp_path: Path) -> None:
