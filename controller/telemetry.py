@@ -52,7 +52,6 @@ class Gauges(msgspec.Struct, kw_only=True):
     races: int = 0
     usable: int = 0
     known: int = 0
-    ejections: int = 0
     version: str = ""
     applied: float = 0.0  # seconds since the epoch
 
@@ -63,16 +62,27 @@ class Telemetry:
     def __init__(self, gauges: Callable[[], Mapping[str, Gauges]] = dict) -> None:
         self.gauges = gauges
         self.retries: dict[tuple[str, str], int] = {}  # service, condition
+        self.ejections: dict[tuple[str, str], int] = {}  # service, cause
+        self.verdicts: dict[tuple[str, str], int] = {}  # service, what active checks found that they hadn't before
+        self.log_lost = 0  # lines of the access log
         self.refused_connections = 0  # over maxConnections
         self.drain_cut = 0
         self.bugs = 0
         self.worker_restarts = 0
+        self.pass_through: int | None = None  # services without a configuration; None where that can't be
         self.config_applied = 0
         self.config_rejected = 0
         self.memory: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0)  # held, refused, unkept
         # connected, and seconds since the operator said anything; None without an operator
         self.control: Callable[[], tuple[bool, float]] | None = None
         self._requests: dict[tuple[str, str], Requests] = {}
+
+    def ejected(self, service: str, cause: str) -> None:
+        self.ejections[service, cause] = self.ejections.get((service, cause), 0) + 1
+
+    def judged(self, service: str, *, healthy: bool) -> None:
+        verdict = "healthy" if healthy else "unhealthy"
+        self.verdicts[service, verdict] = self.verdicts.get((service, verdict), 0) + 1
 
     def requests(self, service: str, backend: str) -> Requests:
         return self._requests.setdefault((service, backend), Requests())
@@ -100,10 +110,15 @@ class _Samples(Collector):
         gauges = telemetry.gauges()  # first: they bring the counters of what is still open up to date
         yield from _of_requests(telemetry)
         yield from _of_services(gauges)
-        retries = CounterMetricFamily("steelyard_retries", "Retries made, and why.", labels=("service", "cause"))
-        for labels, value in telemetry.retries.items():
-            retries.add_metric(labels, value)
-        yield retries
+        for name, text, label, counts in (
+            ("retries", "Retries made, and why.", "cause", telemetry.retries),
+            ("ejections", "Endpoints ejected as outliers, and why.", "cause", telemetry.ejections),
+            ("check_verdicts", "Endpoints that active checks found changed.", "verdict", telemetry.verdicts),
+        ):
+            family = CounterMetricFamily(f"steelyard_{name}", text, labels=("service", label))
+            for labels, value in counts.items():
+                family.add_metric(labels, value)
+            yield family
         held, refused, unkept = telemetry.memory()
         yield GaugeMetricFamily("steelyard_held_bytes", "Bytes held for clients and backends.", value=held)
         for name, text, value in (
@@ -112,11 +127,15 @@ class _Samples(Collector):
             ("connections_refused", "Client connections over maxConnections.", telemetry.refused_connections),
             ("drain_cut", "Requests cut when a drain was over.", telemetry.drain_cut),
             ("bugs", "Faults of the proxy itself.", telemetry.bugs),
+            ("log_lines_lost", "Lines of the access log that could not be written.", telemetry.log_lost),
             ("worker_restarts", "Workers that died and were replaced.", telemetry.worker_restarts),
             ("config_applied", "Configurations put in force.", telemetry.config_applied),
             ("config_rejected", "Configurations refused; the last good one stays.", telemetry.config_rejected),
         ):
             yield CounterMetricFamily(f"steelyard_{name}", text, value=value)
+        if telemetry.pass_through is not None:
+            text = "Services that are reached by their ordinary address, for want of a configuration."
+            yield GaugeMetricFamily("steelyard_pass_through", text, value=telemetry.pass_through)
         if telemetry.control is not None:
             connected, age = telemetry.control()
             yield GaugeMetricFamily("steelyard_control_connected", "A stream to the operator is open.", value=connected)
@@ -161,7 +180,6 @@ def _of_services(gauges: Mapping[str, Gauges]) -> Iterator[Metric]:
         ("races", CounterMetricFamily, "pool_races", "Idle connections that an endpoint closed under a request."),
         ("usable", GaugeMetricFamily, "endpoints_usable", "Endpoints that may be picked."),
         ("known", GaugeMetricFamily, "endpoints_known", "Endpoints that are listed."),
-        ("ejections", CounterMetricFamily, "ejections", "Endpoints ejected as outliers."),
     ):
         family = kind(f"steelyard_{name}", text, labels=("service",))
         for service, values in gauges.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from controller.proxy.causes import Cause
     from controller.proxy.forward import Exchange
     from controller.proxy.tcp import TcpFront
 
@@ -21,13 +22,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AccessLog:
-    """`write` takes whole lines as bytes."""
+    """`write` takes whole lines as bytes. Where it raises OSError (nobody reads the log any more), lines are lost and
+    counted: a log costs no request.
+    """
 
-    __slots__ = ("_lines", "_write")
+    __slots__ = ("_lines", "_write", "lost")
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._lines: list[bytes] = []
+        self.lost = 0  # lines
 
     def add(self, service: str, exchange: Exchange, outcome: str, status: int, now: float) -> None:
         head, pool = exchange.head, exchange.pool
@@ -48,6 +52,19 @@ class AccessLog:
                 "sent": exchange.sent,
                 "head_seconds": round(exchange.headed - exchange.began, 6) if exchange.headed else None,
                 "seconds": round(now - exchange.began, 6),
+            }
+        )
+
+    def add_refusal(self, service: str, peer: str, cause: Cause, request_id: bytes) -> None:
+        """An answer to what never became a request: nothing of it can be told but who sent it."""
+        self._add(
+            {
+                "time": round(time(), 3),
+                "service": service,
+                "id": request_id.decode("latin-1"),
+                "client": peer,
+                "status": cause.status,
+                "outcome": cause.reason,
             }
         )
 
@@ -76,4 +93,7 @@ class AccessLog:
     def flush(self) -> None:
         if self._lines:
             lines, self._lines = self._lines, []
-            self._write(b"\n".join(lines) + b"\n")
+            try:
+                self._write(b"\n".join(lines) + b"\n")
+            except OSError:
+                self.lost += len(lines)

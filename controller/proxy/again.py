@@ -9,6 +9,7 @@ from controller.balancing.node import Node
 from controller.balancing.picker import NoEndpoints
 from controller.model.service import RetryCondition
 from controller.proxy import retries
+from controller.proxy.edge import guarded
 
 if TYPE_CHECKING:
     from controller.proxy.attempt import Attempt
@@ -47,7 +48,7 @@ def try_again(exchange: Exchange, node: Node, condition: RetryCondition | None) 
     wait = retries.pause(exchange.pauses, exchange.plane.random)
     exchange.pauses += 1
     exchange.front.deadline = exchange.until
-    exchange.backoff = exchange.plane.loop.call_later(wait, exchange.attempt_next)
+    exchange.backoff = exchange.plane.loop.call_later(wait, guarded, exchange.front, exchange.attempt_next)
     return True
 
 
@@ -66,7 +67,8 @@ def replay(exchange: Exchange, attempt: Attempt) -> None:
     exchange.replayed = True
     exchange.tries -= 1
     exchange.hold()
-    if attempt.pool.gone:
+    node = attempt.node
+    if attempt.pool.gone or node.endpoint.state == "PARKED" or not node.healthy or node.ejected_until is not None:
         exchange.attempt_next()
     else:
-        exchange.go(attempt.node, fresh=True)
+        exchange.go(node, fresh=True, how="keep-alive race")

@@ -54,6 +54,8 @@ def answered(exchange: Exchange, head: ResponseHead, now: float) -> None:
         or head.ends_by_close
     )
     extra = sticky.cookie(exchange, attempt.node) if exchange.route.affinity is not None else b""
+    if exchange.decision is not None:
+        extra += exchange.decision.fields(exchange)
     out = head.forward(exchange.close, exchange.request_id, exchange.plane.date, extra)
     length, rest = head.length, head.rest
     if length == len(rest):  # the usual answer: all of it came in one read

@@ -15,6 +15,7 @@ from controller.proxy import again, answering, causes
 from controller.proxy.causes import Cause
 from controller.proxy.codec import Refused, ResponseHead
 from controller.proxy.connections import Pool, UpstreamConnection
+from controller.proxy.edge import guarded
 
 if TYPE_CHECKING:
     from controller.proxy.forward import Exchange
@@ -58,7 +59,9 @@ class Attempt:
         exchange, now = self.exchange, self.began
         per_try = exchange.route.retries.per_try_timeout
         if per_try:
-            self._timer = exchange.plane.loop.call_later(per_try, exchange.failed, causes.RESPONSE_TIMEOUT)
+            self._timer = exchange.plane.loop.call_later(
+                per_try, guarded, exchange.front, exchange.failed, causes.RESPONSE_TIMEOUT
+            )
         connection = None if fresh else self.pool.take(now, repeatable=exchange.head.idempotent)
         if connection is not None:
             self._reused = True
@@ -73,10 +76,16 @@ class Attempt:
                 connection = await self.pool.connect()
         except OSError as error:  # TimeoutError is one
             self._task = None
-            self.exchange.failed(causes.of_connect(error))
+            guarded(self.exchange.front, self.exchange.failed, causes.of_connect(error))
         else:
             self._task = None
+            guarded(self.exchange.front, self._connected, connection)
+
+    def _connected(self, connection: UpstreamConnection) -> None:
+        if connection.open:
             self._send(connection, monotonic())
+        else:  # accepted and ended before this task ran on: no byte of the request has left
+            self.exchange.failed(causes.RESET)
 
     def _send(self, connection: UpstreamConnection, now: float) -> None:
         """The head, and what there is of the body, in one write."""
@@ -88,7 +97,9 @@ class Attempt:
         upload = exchange.upload
         if upload is not None and upload.size == 0 and exchange.head.expect and not exchange.continued:
             wait = exchange.plane.settings.continue_wait
-            self._expecting = exchange.plane.loop.call_later(wait, answering.continue_anyway, exchange)
+            self._expecting = exchange.plane.loop.call_later(
+                wait, guarded, exchange.front, answering.continue_anyway, exchange
+            )
         if exchange.front.full:
             self.throttle()
 

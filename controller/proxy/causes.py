@@ -94,8 +94,8 @@ def of_connect(error: OSError) -> Cause:
     return SHORTAGE if error.errno in SHORTAGES else CONNECT
 
 
-def render(cause: Cause, request_id: bytes, date: bytes, *, close: bool, bodyless: bool) -> bytes:
-    """The whole answer as bytes; `bodyless` answers a HEAD."""
+def render(cause: Cause, request_id: bytes, date: bytes, *, close: bool, bodyless: bool, extra: bytes = b"") -> bytes:
+    """The whole answer as bytes; `bodyless` answers a HEAD. `extra`: complete lines, each with its CRLF."""
     text = cause.text.encode() + b"\n" if cause.text else b""
     lines = [b"HTTP/1.1 %d %s" % (cause.status, HTTPStatus(cause.status).phrase.encode())]
     if text:
@@ -105,4 +105,4 @@ def render(cause: Cause, request_id: bytes, date: bytes, *, close: bool, bodyles
         lines.append(b"Retry-After: 1")
     if close:
         lines.append(b"Connection: close")
-    return b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if bodyless else text)
+    return b"\r\n".join(lines) + b"\r\n" + extra + b"\r\n" + (b"" if bodyless else text)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from controller.balancing.node import Node
 from controller.proxy.codec import ResponseReader
+from controller.proxy.edge import guarded, is_bug
 from controller.telemetry import Requests
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def reset(transport: asyncio.Transport, *, flush: bool = False) -> None:
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an endpoint: idle in its pool, or carrying one attempt."""
 
-    __slots__ = ("attempt", "idle_since", "made", "open", "pool", "reader", "requests", "transport")
+    __slots__ = ("attempt", "blocked", "idle_since", "made", "open", "pool", "reader", "requests", "transport")
 
     transport: asyncio.Transport
 
@@ -50,6 +51,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.requests = 0
         self.idle_since = now
         self.open = False
+        self.blocked = 0  # bytes that the endpoint hasn't read
         self.attempt: Attempt | None = None
         self.reader = ResponseReader(pool.plane.head_limits)
 
@@ -63,7 +65,9 @@ class UpstreamConnection(asyncio.Protocol):
         if attempt is not None:
             try:
                 attempt.from_upstream(data)
-            except Exception as error:  # noqa: BLE001 - as in `Front.data_received`: a bug costs its request only
+            except BaseException as error:  # as `edge.guarded`, without its call
+                if not is_bug(error):
+                    raise
                 attempt.exchange.front.bug(error)
         else:
             self.pool.forget(self)  # nobody asked: the bytes belong to no request
@@ -74,22 +78,31 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
+        self._unblock()
         self._ended(clean=exc is None)
 
     def _ended(self, *, clean: bool) -> None:
         attempt, self.attempt = self.attempt, None
         if attempt is not None:
-            attempt.upstream_ended(clean)
+            guarded(attempt.exchange.front, attempt.upstream_ended, clean)
         else:
+            self.open = False  # its transport closes by itself behind a FIN
             self.pool.forget(self)
 
     def pause_writing(self) -> None:
+        self.blocked = self.transport.get_write_buffer_size()
+        self.pool.plane.memory.held += self.blocked
         if self.attempt is not None:
-            self.attempt.upstream_full()
+            guarded(self.attempt.exchange.front, self.attempt.upstream_full)
 
     def resume_writing(self) -> None:
+        self._unblock()
         if self.attempt is not None:
-            self.attempt.upstream_drained()
+            guarded(self.attempt.exchange.front, self.attempt.upstream_drained)
+
+    def _unblock(self) -> None:
+        self.pool.plane.memory.held -= self.blocked
+        self.blocked = 0
 
     def write(self, data: bytes) -> None:
         if self.open:  # uvloop raises on a closed transport

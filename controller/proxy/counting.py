@@ -30,6 +30,7 @@ def report(plane: DataPlane) -> Report:
         refused_connections=telemetry.refused_connections,
         drain_cut=telemetry.drain_cut,
         bugs=telemetry.bugs,
+        log_lost=telemetry.log_lost,
         held=held,
         memory_refused=refused,
         memory_unkept=unkept,
@@ -47,6 +48,7 @@ def remains(of: Report) -> Report:
         refused_connections=of.refused_connections,
         drain_cut=of.drain_cut,
         bugs=of.bugs,
+        log_lost=of.log_lost,
         memory_refused=of.memory_refused,
         memory_unkept=of.memory_unkept,
     )
@@ -79,6 +81,7 @@ def total(reports: Iterable[Report]) -> Report:
         refused_connections=sum(each.refused_connections for each in reports),
         drain_cut=sum(each.drain_cut for each in reports),
         bugs=sum(each.bugs for each in reports),
+        log_lost=sum(each.log_lost for each in reports),
         held=sum(each.held for each in reports),
         memory_refused=sum(each.memory_refused for each in reports),
         memory_unkept=sum(each.memory_unkept for each in reports),
@@ -112,6 +115,7 @@ def show(of: Report, telemetry: Telemetry) -> None:
     telemetry.refused_connections = of.refused_connections
     telemetry.drain_cut = of.drain_cut
     telemetry.bugs = of.bugs
+    telemetry.log_lost = of.log_lost
     telemetry.memory = lambda: (of.held, of.memory_refused, of.memory_unkept)
 
 

@@ -29,9 +29,7 @@ def expire(exchange: Exchange, now: float) -> None:
             endings.answer(exchange, causes.TOTAL_TIMEOUT)
     elif response is not None:
         if front.full:
-            endings.abandon(exchange)
-            exchange.end(causes.CLIENT_SLOW, now)
-            front.abort()
+            endings.drop(exchange, causes.CLIENT_SLOW)
         else:
             endings.truncate(exchange, causes.TRUNCATED, failed=True)
     elif exchange.upload is None or exchange.upload.ended or front.paused(front.UPSTREAM):

@@ -31,7 +31,12 @@ def answer(exchange: Exchange, cause: Cause) -> None:
     exchange.close = cause.close or unread or not head.keep_alive or exchange.lane.closing
     exchange.front.write(
         causes.render(
-            cause, exchange.request_id, exchange.plane.date, close=exchange.close, bodyless=head.method == b"HEAD"
+            cause,
+            exchange.request_id,
+            exchange.plane.date,
+            close=exchange.close,
+            bodyless=head.method == b"HEAD",
+            extra=exchange.decision.fields(exchange, cause.reason) if exchange.decision is not None else b"",
         )
     )
     now = monotonic()
@@ -54,6 +59,13 @@ def client_left(exchange: Exchange) -> None:
     exchange.end(causes.CLIENT_LEFT, monotonic(), 499)
 
 
+def drop(exchange: Exchange, outcome: str) -> None:
+    """The client costs too much: its connection ends at once, neutrally for the endpoint."""
+    abandon(exchange)
+    exchange.end(outcome, monotonic())
+    exchange.front.abort()
+
+
 def cut(exchange: Exchange) -> None:
     """The drain is over."""
     if exchange.tunnel is not None:
@@ -67,7 +79,9 @@ def cut(exchange: Exchange) -> None:
 
 def bug(exchange: Exchange) -> None:
     """A fault of our own, which the caller has logged."""
-    if exchange.response is not None:
+    if exchange.tunnel is not None:
+        exchange.tunnel.close()
+    elif exchange.response is not None:
         truncate(exchange, causes.BUG.reason)
     else:
         abandon(exchange)

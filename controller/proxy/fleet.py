@@ -72,6 +72,8 @@ class Fleet:
         self._deciding = Deciding(self.block, self._slots)
         seat = Seat(identity=self.settings.identity, place=Place(node=settings.node, zone=settings.zone))
         self.upstreams = LedUpstreams(seat, self, self._deciding)
+        self.upstreams.on_ejected = lambda upstream, cause: telemetry.ejected(upstream.service, cause)
+        self.upstreams.on_verdict = lambda upstream, healthy: telemetry.judged(upstream.service, healthy=healthy)
         self.workers: dict[int, Subordinate] = {}
         self._listeners: dict[Address, list[socket.socket]] = {}
         self._addresses: dict[Key, tuple[Address, ...]] = {}

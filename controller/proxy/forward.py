@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from controller.balancing.node import Node
 from controller.balancing.picker import NoEndpoints, PickRequest
-from controller.proxy import again, causes, endings, sticky
+from controller.proxy import again, causes, decision, endings, sticky
 from controller.proxy.attempt import Attempt
 from controller.proxy.causes import Cause
 from controller.proxy.codec import Body, RequestHead, ResponseHead
 from controller.proxy.connections import Pool
+from controller.proxy.decision import Decision
 from controller.proxy.tunnel import Tunnel
 from controller.proxy.upload import Upload
 
@@ -35,7 +36,7 @@ class Exchange:
 
     # fmt: off
     __slots__ = (
-        "attempt", "backoff", "began", "binding", "close", "continued",
+        "attempt", "backoff", "began", "binding", "close", "continued", "decision",
         "download", "front", "handed", "head", "headed", "informed",
         "lane", "pauses", "pick", "plane", "pool", "replayed",
         "request_id", "response", "route", "sent", "tried", "tries",
@@ -67,6 +68,7 @@ class Exchange:
         self.upload: Upload | None = None
         self.download: Body | None = None
         self.tunnel: Tunnel | None = None
+        self.decision: Decision | None = None  # told to who asks with the debug key
         self.backoff: asyncio.TimerHandle | None = None
         self.pauses = 0
         self.binding = False  # the answer shall carry an affinity cookie for the endpoint that gave it
@@ -80,6 +82,8 @@ class Exchange:
     def begin(self) -> None:
         """Validate and admit; then try."""
         head, front, route = self.head, self.front, self.route
+        if route.debug_key is not None and decision.wanted(head, route.debug_key):
+            self.decision = Decision()
         if head.length:
             self.upload = Upload(
                 head,
@@ -165,19 +169,23 @@ class Exchange:
         """Pick an endpoint and go there, or wait until one has a free slot."""
         try:
             node = sticky.bound(self) if self.route.affinity is not None and not self.tries else None
+            bound = node is not None
             if node is None:
                 node = self.lane.pick(self.pick)
         except NoEndpoints:
             endings.answer(self, self.route.none)
             return
         if node is not None:
-            self.go(node)
+            self.go(node, how="affinity" if bound else "")
         elif self.lane.queue.put(self):
             self.front.deadline = self.until
         else:
             endings.answer(self, causes.QUEUE_FULL)
 
-    def go(self, node: Node, *, fresh: bool = False) -> None:
+    def go(self, node: Node, *, fresh: bool = False, how: str = "") -> None:
+        """`how`: why to this one, if not by the algorithm's choice."""
+        if self.decision is not None:
+            self.decision.note(self, how)
         self.tries += 1
         pool = self.pool = self.lane.pool(node)
         attempt = self.attempt = Attempt(self, node, pool, monotonic())
@@ -195,6 +203,9 @@ class Exchange:
     def refuse(self, cause: Cause) -> None:
         """It waited for a free slot, in vain."""
         endings.answer(self, cause)
+
+    def bug(self, error: BaseException) -> None:
+        self.front.bug(error)
 
     def hold(self) -> None:
         """The attempt is over and another one follows: what comes of the body waits for it."""

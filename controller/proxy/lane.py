@@ -14,7 +14,9 @@ from controller.proxy.upstream import Upstream
 from controller.proxy.waiting import Queue
 
 if TYPE_CHECKING:
+    from controller.proxy.causes import Cause
     from controller.proxy.forward import Exchange
+    from controller.proxy.listener import Front
     from controller.proxy.plane import DataPlane
     from controller.proxy.tcp import TcpFront
 
@@ -118,9 +120,11 @@ class Lane:
         key = (self.service, str(condition))
         retries[key] = retries.get(key, 0) + 1
 
-    def count(self, outcome: str) -> None:
-        """Count what never became a request."""
-        self.counts.outcomes[outcome] = self.counts.outcomes.get(outcome, 0) + 1
+    def refused(self, front: Front, cause: Cause, request_id: bytes) -> None:
+        """Count what never became a request, and log it if wanted."""
+        self.counts.outcomes[cause.reason] = self.counts.outcomes.get(cause.reason, 0) + 1
+        if self.route.access_log:
+            self.plane.access_log.add_refusal(self.service, front.peer, cause, request_id)
 
     def record(self, exchange: Exchange, outcome: str, now: float, status: int) -> None:
         """Count one exchange that has ended, and log it if wanted."""

@@ -18,6 +18,7 @@ from controller.proxy.causes import Cause
 from controller.proxy.codec import RequestHead, RequestReader
 from controller.proxy.connections import reset
 from controller.proxy.deadlines import expire
+from controller.proxy.edge import guarded, is_bug
 from controller.proxy.forward import Exchange
 
 if TYPE_CHECKING:
@@ -88,24 +89,27 @@ class Front(asyncio.Protocol):
                 self._discarded += len(data)
                 if self._discarded > self.plane.settings.lingering_bytes:
                     self._stop_lingering()
-        except Exception as error:  # noqa: BLE001 - the one edge of a request: a bug costs it, and not the process
+        except BaseException as error:  # as `edge.guarded`, without its call
+            if not is_bug(error):
+                raise
             self.bug(error)
 
     def eof_received(self) -> None:
         """A FIN is leaving (as in nginx): behind a half-close a later RST could not be seen."""
         self.open = False
         if self.exchange is not None:
-            endings.client_left(self.exchange)
+            guarded(self, endings.client_left, self.exchange)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
         if self.exchange is not None:
-            endings.client_left(self.exchange)
+            guarded(self, endings.client_left, self.exchange)
         self.gone()
 
     def gone(self) -> None:
-        self.plane.memory.held -= self._partial + self._blocked
+        self.plane.memory.held -= self._partial + self._blocked + len(self._pipelined)
         self._partial = self._blocked = 0
+        self._pipelined = b""
         if self._lingering:
             self._lingering = False
             self.plane.lingering -= 1
@@ -142,17 +146,23 @@ class Front(asyncio.Protocol):
 
     def _refuse(self, cause: Cause) -> None:
         """Answer what never became a request, and close."""
-        self.write(causes.render(cause, self.plane.next_id(), self.plane.date, close=True, bodyless=False))
-        self.lane.count(cause.reason)
+        request_id = self.plane.next_id()
+        self.write(causes.render(cause, request_id, self.plane.date, close=True, bodyless=False))
+        self.lane.refused(self, cause, request_id)
         self._linger()
 
     def pipeline(self, data: bytes) -> None:
         """Bytes behind the request in service: they wait, and nothing more is read."""
+        memory = self.plane.memory
         self._pipelined += data
+        memory.held += len(data)
         self.pause(self.PIPELINED)
+        if not memory.may_hold() and self.exchange is not None:
+            endings.drop(self.exchange, causes.MEMORY.reason)
 
     def take_pipelined(self) -> bytes:
         data, self._pipelined = self._pipelined, b""
+        self.plane.memory.held -= len(data)
         return data
 
     def served(self, now: float, *, close: bool, unread: bool) -> None:
@@ -199,14 +209,14 @@ class Front(asyncio.Protocol):
         self._blocked = self.transport.get_write_buffer_size()
         self.plane.memory.held += self._blocked
         if self.exchange is not None:
-            self.exchange.client_full()
+            guarded(self, self.exchange.client_full)
 
     def resume_writing(self) -> None:
         self.full = False
         self.plane.memory.held -= self._blocked
         self._blocked = 0
         if self.exchange is not None:
-            self.exchange.client_drained()
+            guarded(self, self.exchange.client_drained)
 
     def write(self, data: bytes) -> None:
         if self.open:  # uvloop raises on a closed transport
@@ -262,8 +272,8 @@ class Front(asyncio.Protocol):
         return exchange is not None and exchange.attempt is not None and exchange.attempt.node is node
 
     def close_idle(self) -> None:
-        """Close if nothing is being served: the listener stops."""
-        if self.exchange is None and self.open and not self._pipelined:
+        """Close if nothing is being served or begun: the listener stops."""
+        if self.exchange is None and self.open and not (self._pipelined or self._partial):
             self._finish(monotonic())
 
     def cut(self) -> None:
@@ -284,13 +294,21 @@ class Front(asyncio.Protocol):
         else:
             self._finish(now)
 
-    def bug(self, error: Exception) -> None:
+    def bug(self, error: BaseException) -> None:
         """A fault of our own."""
         log.error("bug while forwarding", exc_info=error, extra={"service": self.lane.service})
         self.plane.telemetry.bugs += 1
-        if self.exchange is not None:
-            endings.bug(self.exchange)
-        else:
+        try:
+            if self.exchange is not None:
+                endings.bug(self.exchange)
+            else:
+                self.abort()
+        except BaseException as another:
+            if not is_bug(another):
+                raise
+            # What the first has left can't even be answered: only the connection is left to end.
+            log.error("bug while answering for a bug", exc_info=another, extra={"service": self.lane.service})
+            self.exchange = None
             self.abort()
 
     def __repr__(self) -> str:

@@ -122,6 +122,7 @@ class Report(Message, frozen=True):
     refused_connections: int = 0
     drain_cut: int = 0
     bugs: int = 0
+    log_lost: int = 0
     held: int = 0
     memory_refused: int = 0
     memory_unkept: int = 0

@@ -22,6 +22,7 @@ from controller.balancing.node import Node
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.access_log import AccessLog
 from controller.proxy.codec import Limits
+from controller.proxy.edge import guarded
 from controller.proxy.hosting import Address, Bind, Host, address_of, bind
 from controller.proxy.lane import Lane
 from controller.proxy.listener import Front
@@ -107,7 +108,10 @@ class DataPlane:
         self.lingering = 0  # connections that are discarded from
         self.date = b""
         self.snapshots: dict[Key, tuple[Snapshot, str, float]] = {}  # with version, and when it was applied
+        self.pending: set[Key] = set()  # without these there is no readiness
         self.upstreams = Upstreams(seat, LoopTimers(), self._gone, self._returned, sharing)
+        self.upstreams.on_ejected = lambda upstream, cause: telemetry.ejected(upstream.service, cause)
+        self.upstreams.on_verdict = lambda upstream, healthy: telemetry.judged(upstream.service, healthy=healthy)
         self._lanes: dict[tuple[Key, str], Lane] = {}
         self._leaving: set[Lane] = set()  # their port is gone; what is in flight goes on
         self._by_upstream: dict[Upstream, Lane] = {}
@@ -206,11 +210,12 @@ class DataPlane:
 
     @property
     def ready(self) -> bool:
-        """Has a configuration, and isn't leaving."""
-        return bool(self.snapshots) and not self._closing
+        """Has its configurations, and isn't leaving."""
+        return bool(self.snapshots) and not self.pending and not self._closing
 
     def gauges(self) -> Mapping[str, Gauges]:
         services: dict[str, Gauges] = {}
+        self.telemetry.log_lost = self.access_log.lost
         for front in self.fronts:
             if isinstance(front, TcpFront):
                 front.tally()
@@ -233,21 +238,19 @@ class DataPlane:
     # The tick.
 
     def _tick(self) -> None:
+        # Armed first: whatever happens below, deadlines are kept for as long as the process lives.
+        self._timer = self.loop.call_later(self.settings.coarse_tick, self._tick)
         now = time.monotonic()
         self.date = formatdate(usegmt=True).encode()
         for front in tuple(self.fronts):
             if front.deadline <= now:
-                try:
-                    front.expire(now)
-                except Exception as error:  # noqa: BLE001 - the one edge of a deadline, as `Front.data_received` is of bytes
-                    front.bug(error)
+                guarded(front, front.expire, now)
         if now - self._swept >= 1.0:
             self._swept = now
             for lane in self.lanes:
                 for pool in lane.pools:
                     pool.sweep(now)
         self.access_log.flush()
-        self._timer = self.loop.call_later(self.settings.coarse_tick, self._tick)
 
     # The end; `drain` calls these in order.
 

@@ -20,6 +20,7 @@ class Route:
         "affinity",
         "body_bytes",
         "cookie_name",
+        "debug_key",
         "drain",
         "forwarding",
         "hash_key",
@@ -56,4 +57,5 @@ class Route:
         self.affinity: Cookie | None = snapshot.affinity.cookie if snapshot.affinity else None
         self.cookie_name = self.affinity.name.encode() if self.affinity else b""
         self.access_log = proxy.access_log == "JSON"
+        self.debug_key = proxy.debug_key.encode() if proxy.debug_key else None
         self.drain = proxy.drain

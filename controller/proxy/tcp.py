@@ -279,7 +279,7 @@ class TcpFront(asyncio.BufferedProtocol):
         else:
             self.refuse(causes.DRAINED)
 
-    def bug(self, error: Exception) -> None:
+    def bug(self, error: BaseException) -> None:
         """A fault of our own; the caller has caught `error`."""
         log.error("bug while forwarding", exc_info=error, extra={"service": self.lane.service})
         self.plane.telemetry.bugs += 1

@@ -57,13 +57,16 @@ class Upstream:
         keys: Keys,
         sharing: Sharing | None = None,
     ) -> None:
-        self.name = f"{snapshot.namespace}/{snapshot.name}/{port.name}"
+        self.service = f"{snapshot.namespace}/{snapshot.name}"
+        self.name = f"{self.service}/{port.name}"
         self.port = port
         self.snapshot = snapshot
         self.on_free: Callable[[], None] | None = None
         self.on_gone: NodeHook | None = None
         self.on_returned: NodeHook | None = None
         self.on_standing: Callable[[Upstream], None] | None = None  # a check or an ejection has changed a Node
+        self.on_ejected: Callable[[Upstream, str], None] | None = None  # with its cause
+        self.on_verdict: Callable[[Upstream, bool], None] | None = None  # an active check's, that was another before
         self.chosen = NOTHING
         self._sharing = sharing
         self._refreshed = -inf
@@ -154,6 +157,8 @@ class Upstream:
         if node.healthy != healthy:
             node.healthy = healthy
             self._log("endpoint passes its checks" if healthy else "endpoint fails its checks", node)
+            if self.on_verdict is not None:
+                self.on_verdict(self, healthy)
             self._decide()
             if self.on_standing is not None:
                 self.on_standing(self)
@@ -258,6 +263,8 @@ class Upstream:
         else:
             seconds = round(node.ejected_until - self._timers.clock(), 1)
             self._log("endpoint ejected", node, cause=self.outlier.causes[node], seconds=seconds)
+            if self.on_ejected is not None:
+                self.on_ejected(self, self.outlier.causes[node])
         self._decide()
         if self.on_standing is not None:
             self.on_standing(self)

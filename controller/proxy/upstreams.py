@@ -32,6 +32,8 @@ class Upstreams:
         self, seat: Seat, timers: Timers, on_gone: NodeHook, on_returned: NodeHook, sharing: Sharing | None = None
     ) -> None:
         self.watchers: list[Callable[[], None]] = []
+        self.on_ejected: Callable[[Upstream, str], None] | None = None  # handed to each Upstream, too
+        self.on_verdict: Callable[[Upstream, bool], None] | None = None
         self._seat = seat
         self._timers = timers
         self._on_gone = on_gone
@@ -132,6 +134,7 @@ class Upstreams:
             keys = self._keys.setdefault(snapshot.key, Keys(secrets.token_bytes(32)))
             upstream = ports[port.name] = Upstream(port, snapshot, self._seat, self._timers, keys, self._sharing)
             upstream.on_gone, upstream.on_returned = self._on_gone, self._on_returned
+            upstream.on_ejected, upstream.on_verdict = self.on_ejected, self.on_verdict
         for name in ports.keys() - {port.name for port in snapshot.ports}:
             ports.pop(name).close()
 

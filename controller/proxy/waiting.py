@@ -8,6 +8,7 @@ from typing import Protocol
 
 from controller.proxy import causes
 from controller.proxy.causes import Cause
+from controller.proxy.edge import guarded
 from controller.proxy.route import Route
 
 
@@ -19,6 +20,8 @@ class Waiter(Protocol):
     def attempt_next(self) -> None: ...
 
     def refuse(self, cause: Cause) -> None: ...
+
+    def bug(self, error: BaseException) -> None: ...
 
 
 class Queue:
@@ -59,11 +62,11 @@ class Queue:
         while self._waiting and not self._full():
             waiter = next(iter(self._waiting))
             self.remove(waiter)
-            waiter.attempt_next()
+            guarded(waiter, waiter.attempt_next)
 
     def _expire(self, waiter: Waiter) -> None:
         del self._waiting[waiter]
-        waiter.refuse(causes.QUEUE_TIMEOUT)
+        guarded(waiter, waiter.refuse, causes.QUEUE_TIMEOUT)
 
     def __repr__(self) -> str:
         return f"<Queue {len(self)} waiting>"

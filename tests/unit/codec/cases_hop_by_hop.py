@@ -23,6 +23,7 @@ ALWAYS_DROPPED = [
     b"TE: gzip",
     b"Trailer: X-Sum",
     b"Upgrade: x",
+    b"X-Steelyard-Debug: key",  # the proxy's own: no backend may learn the key
 ]
 
 # Named by Connection, and passed all the same: we or the backend rely on them.

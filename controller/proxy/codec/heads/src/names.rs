@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Other,
-    /// Goes to nobody: hop-by-hop, named by `Connection`, or a name that a CGI-style backend would take for ours.
+    /// Goes to nobody: hop-by-hop, named by `Connection`, meant for us alone, or a name that a CGI-style backend would
+    /// take for ours.
     Dropped,
     Host,
     ContentLength,
@@ -46,7 +47,12 @@ pub(crate) fn kind(name: &[u8]) -> Kind {
             (b"x-forwarded-port", Kind::ForwardedPort),
             (b"proxy-connection", Kind::Dropped),
         ],
-        17 => &[(b"x-forwarded-proto", Kind::ForwardedProto), (b"transfer-encoding", Kind::TransferEncoding)],
+        17 => &[
+            (b"x-forwarded-proto", Kind::ForwardedProto),
+            (b"transfer-encoding", Kind::TransferEncoding),
+            // It carries a key, which is the proxy's and no backend's.
+            (b"x-steelyard-debug", Kind::Dropped),
+        ],
         18 => &[(b"proxy-authenticate", Kind::Dropped)],
         19 => &[(b"proxy-authorization", Kind::Dropped)],
         _ => &[],
@@ -85,7 +91,7 @@ pub(crate) fn is_protected(name: &[u8]) -> bool {
 /// Names that never pass as trailers (RFC 9110 §6.5.1): framing, routing, authentication, cookies, content, control.
 /// `lower` is in lower case, with `_` read as `-`.
 pub(crate) fn is_forbidden_trailer(lower: &[u8]) -> bool {
-    const NAMES: [&[u8]; 22] = [
+    const NAMES: [&[u8]; 23] = [
         b"host",
         b"connection",
         b"keep-alive",
@@ -108,6 +114,7 @@ pub(crate) fn is_forbidden_trailer(lower: &[u8]) -> bool {
         b"steelyard-hop",
         b"x-request-id",
         b"x-real-ip",
+        b"x-steelyard-debug",
     ];
     lower.starts_with(b"x-forwarded-") || lower.starts_with(b"content-") || NAMES.contains(&lower)
 }
