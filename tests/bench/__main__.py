@@ -1,7 +1,7 @@
 """`make bench`: what a pick, a head, a translation and a request cost, and how well the policies balance.
 
 Everything is a ratio within one run, since machines are shared and noisy. The figures are printed as they come; the
-simulator also writes reports/simulation/, with a plot a scenario.
+simulator also writes reports/simulation/, with a plot a scenario, the comparison with peers reports/peers/.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 
 PARTS = (
     ("Costs, as ratios", ("-m", "pytest", "-q", "-s", "tests/bench", "--ignore=tests/bench/test_simulation.py")),
+    ("Against peers", ("-m", "tests.bench.peers")),
     ("Translation", ("-m", "tests.bench.translate_cost")),
     ("Balance, simulated", ("-m", "tests.bench.simulate")),
 )
