@@ -37,6 +37,7 @@ from controller.kube.reconciler import Desired
 from controller.kube.reports import Reports
 from controller.kube.secrets import OwnSecret
 from controller.kube.tokens import Reviewer
+from controller.kube.writers import NotYetError
 from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
 from controller.settings import OperatorSettings
@@ -230,7 +231,7 @@ class ControlPlane:
 
     def _shared(self, namespace: str, owners: Collection[BalancedService]) -> Sequence[Object]:
         if self._authority is None:
-            return []
+            raise NotYetError
         return [authority(namespace, owners, self._authority.trusted.decode())]
 
     def _count(self, event: str) -> None:

@@ -23,7 +23,7 @@ from controller.kube.leftovers import left_over
 from controller.kube.rollouts import Rollouts, deployments, held, rolls
 from controller.kube.store import ChildKey, Owner, Store
 from controller.kube.workqueue import Workqueue
-from controller.kube.writers import Found, NotLeadingError, Outcome, Writers, covers, ownership
+from controller.kube.writers import Found, NotLeadingError, NotYetError, Outcome, Writers, covers, ownership
 from controller.model.conditions import transition
 from controller.model.service import BalancedService
 from controller.translate import Translated, translate
@@ -49,10 +49,10 @@ Shared = Callable[[str, Collection[BalancedService]], Sequence[Object]]
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
-    """What should be there, as pure functions."""
+    """What should be there, as pure functions, which raise NotYetError while they lack something themselves."""
 
     children: Children  # of one object
-    shared: Shared  # of one namespace and its objects; none while there is nothing to share yet
+    shared: Shared  # of one namespace and its objects
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class Reconciler:
             key = await queue.get()
             try:
                 again = await self.reconcile(key)
-            except NotLeadingError:
+            except (NotLeadingError, NotYetError):
                 queue.retry(key)
             except EXPECTED as error:
                 if isinstance(error, ApiError) and error.terminating:
@@ -157,6 +157,9 @@ class Reconciler:
         if isinstance(service, BalancedService) and result.snapshot is not None:
             wanted = self._desired.children(service, result)
             try:
+                if not self._store.children.keys() & {key, (key[0], "")}:
+                    # The proxies' pods mount it: one that is quicker waits a minute for the kubelet's next look.
+                    await self._reconcile_shared(key[0])
                 conflicts, later = await self._reconcile_children(key, owner.uid, wanted)
             except ApiError as error:
                 refused = error  # the status is told all the same

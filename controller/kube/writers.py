@@ -51,6 +51,10 @@ class NotLeadingError(Exception):
     """The Lease was lost between a decision and its write."""
 
 
+class NotYetError(Exception):
+    """What is to be written can't be said yet."""
+
+
 class Writers:
     """`may_write` is asked before each write: the Lease may be lost at any time."""
 

@@ -14,7 +14,7 @@ from controller.kube.api import Api
 from controller.kube.events import Recorder
 from controller.kube.reconciler import Desired, Reconciler
 from controller.kube.store import Listeners, Store
-from controller.kube.writers import Writers
+from controller.kube.writers import NotYetError, Writers
 from controller.model.endpoints import service_record, slice_record
 from controller.model.service import BalancedService
 from controller.translate import Translated, translate
@@ -44,7 +44,7 @@ async def status_applied(request: web.Request) -> web.StreamResponse:
     return await reply(balanced(version="7") | {"status": (await request.json())["status"]})(request)
 
 
-def desired() -> Desired:
+def desired(certified: Callable[[], bool] = lambda: True) -> Desired:
     settings = ChildSettings(image="proxy:1", control="https://steelyard.test:19443")
 
     def wanted(service: BalancedService, result: Translated) -> Sequence[dict[str, Any]]:
@@ -52,6 +52,8 @@ def desired() -> Desired:
         return children(service, result.snapshot, result.admitted, settings)
 
     def shared(namespace: str, owners: Collection[BalancedService]) -> Sequence[dict[str, Any]]:
+        if not certified():
+            raise NotYetError
         return [authority(namespace, owners, "PEM")]
 
     return Desired(children=wanted, shared=shared)
@@ -65,7 +67,9 @@ class Bench:
         listeners = Listeners(publish=lambda *_: None, write=lambda key: self.reconciler.changed(key))
         self.store = Store(listeners, self.reports)
         self.recorder = Recorder(api, "test")
-        self.reconciler = Reconciler(self.store, Writers(api, may_write), self.recorder, desired())
+        self.certified = True
+        wanted = desired(lambda: self.certified)
+        self.reconciler = Reconciler(self.store, Writers(api, may_write), self.recorder, wanted)
 
     def start(self, *objects: dict[str, Any]) -> None:
         self.store.end_list(None, objects)
@@ -111,7 +115,7 @@ async def test_children_and_status_are_written_once(fake: FakeApi, bench: Bench)
 
     await bench.reconciler.reconcile(SHOP)
 
-    assert written(fake) == [*CHILDREN, STATUS]
+    assert written(fake) == [AUTHORITY, *CHILDREN, STATUS]  # pods that come before what they mount wait for it
     assert facts(fake) == {
         "Accepted": "Accepted",
         "ResolvedRefs": "ResolvedRefs",
@@ -120,6 +124,26 @@ async def test_children_and_status_are_written_once(fake: FakeApi, bench: Bench)
     }
     assert fake.bodies("PATCH", STATUS)[-1]["metadata"]["uid"] == "uid-of-shop"
     assert fake.asked[-1][2] == {"fieldManager": "steelyard-status", "force": "true"}
+
+
+async def test_no_child_comes_before_what_its_pods_mount_can_be_written(fake: FakeApi, bench: Bench) -> None:
+    bench.certified = False
+    bench.start(balanced())
+    with pytest.raises(NotYetError):
+        await bench.reconciler.reconcile(SHOP)
+    assert written(fake) == []
+
+    task = asyncio.ensure_future(bench.reconciler.run())
+    try:
+        await asyncio.sleep(0)  # it is tried, in vain
+        bench.certified = True
+        await asyncio.wait_for(fake.until("PATCH", STATUS), 5)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+    assert written(fake)[0] == AUTHORITY
+    assert set(CHILDREN) < set(written(fake))
 
 
 async def test_the_second_time_nothing_is_written(fake: FakeApi, bench: Bench) -> None:
@@ -142,7 +166,7 @@ async def test_a_conflict_stops_all_children_and_stands_in_the_status(fake: Fake
 
     again = await bench.reconciler.reconcile(SHOP)
 
-    assert written(fake) == [STATUS]
+    assert written(fake) == [AUTHORITY, STATUS]
     assert facts(fake)["Accepted"] == "Conflict"
     assert again is not None
     assert again <= 30
