@@ -7,9 +7,12 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from controller.proxy.sidecar import SidecarService
 
 NOT_HAD, BAD_INPUT = 1, 2  # exit statuses
 
@@ -30,6 +33,20 @@ class HostPort(click.ParamType[tuple[str, int] | None]):
         if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
             self.fail(f"{value!r} is not HOST:PORT (for instance 127.0.0.1:19901 or [::]:19902)", param, ctx)
         return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Service(click.ParamType["SidecarService"]):
+    """`NAME=ADDRESS:PORT/PROTOCOL/PORTNAME,…`, as the injector writes it."""
+
+    name = "SERVICE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SidecarService:
+        from controller.proxy.sidecar import service
+
+        try:
+            return service(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Resources(click.ParamType[dict[str, object] | None]):
@@ -150,6 +167,44 @@ def main() -> None:
     envvar="STEELYARD_WORKERS",
     help="Processes that carry traffic, one a core; they balance as one. A sidecar's few connections need one.",
 )
+@click.option(
+    "--sidecar",
+    "services",
+    type=Service(),
+    multiple=True,
+    help="With --control, instead of --name: serve it on a loopback address for the one pod that this proxy is beside, "
+    "as in shop=127.64.0.1:80/HTTP/http; may be repeated. The injector writes these.",
+)
+@click.option(
+    "--cluster-domain",
+    default="cluster.local",
+    show_default=True,
+    envvar="STEELYARD_CLUSTER_DOMAIN",
+    help="With --sidecar: what Services' whole names end with.",
+)
+@click.option(
+    "--start-timeout",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    envvar="STEELYARD_START_TIMEOUT",
+    help="With --sidecar: seconds without a configuration, after which requests go to the ordinary Service until one "
+    "comes.",
+)
+@click.option(
+    "--forward-proxy",
+    type=HostPort(),
+    default=None,
+    envvar="STEELYARD_FORWARD_PROXY",
+    help="With --sidecar: also serves them to clients that have this as their HTTP_PROXY, such as an application that "
+    "listens on a service's port itself.",
+)
+@click.option(
+    "--pod-address",
+    default="",
+    envvar="STEELYARD_POD_ADDRESS",
+    help="With --sidecar: the pod's, which backends and SourceHash see as the client's.",
+)
 @click.option("--zone", default="", envvar="STEELYARD_ZONE", help="Where this proxy runs, for locality.")
 @click.option("--node", default="", envvar="STEELYARD_NODE", help="Where this proxy runs, for locality.")
 def proxy(
@@ -161,6 +216,10 @@ def proxy(
     token: Path | None,
     ca: Path | None,
     store: Path | None,
+    services: tuple[SidecarService, ...],
+    cluster_domain: str,
+    start_timeout: float,
+    forward_proxy: tuple[str, int] | None,
     **options: Any,
 ) -> None:
     """Balance: serve the BalancedServices of a file, or those that an operator tells of.
@@ -190,19 +249,22 @@ def proxy(
     """
     import uvloop
 
-    from controller import controlled, standalone
+    from controller import beside, controlled, standalone
     from controller.admin import AdminError
     from controller.discovery.client import Settings
     from controller.proxy.hosting import PortInUse
-    from controller.proxy.plane import Plane
+    from controller.proxy.plane import DataPlane, Plane
     from controller.proxy.process import run
+    from controller.proxy.sidecar import Sidecar
     from controller.settings import ProxySettings
     from controller.telemetry import configure_logging
 
     if (path is None) == (url is None):
         raise click.UsageError("give --file FILE, or --control URL to follow an operator; exactly one of them")
-    if url is not None and not names:
-        raise click.UsageError("--control needs --name NAME, the BalancedService to serve")
+    if url is not None and bool(names) == bool(services):
+        raise click.UsageError("--control needs --name NAME, the BalancedService to serve (or --sidecar, not both)")
+    if services and (url is None or options["workers"] > 1):
+        raise click.UsageError("--sidecar goes with --control and one worker")
     try:
         if path is not None:
             standalone.load(path)
@@ -212,12 +274,21 @@ def proxy(
         sys.exit(BAD_INPUT)
     configure_logging()
 
+    sidecar = Sidecar(
+        services=services, domain=cluster_domain, start_timeout=start_timeout, forward_proxy=forward_proxy
+    )
+
     async def feed(plane: Plane) -> None:
         if path is not None:
             await standalone.follow(plane, path, secret)
         elif url is not None:
-            source = Settings(url=url, namespace=namespace, names=names, token=token, ca=ca, store=store)
-            await controlled.follow(plane, source)
+            asked = names or tuple(service.name for service in services)
+            source = Settings(url=url, namespace=namespace, names=asked, token=token, ca=ca, store=store)
+            if services:
+                assert isinstance(plane, DataPlane)  # one worker
+                await beside.follow(plane, source, sidecar)
+            else:
+                await controlled.follow(plane, source)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

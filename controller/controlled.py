@@ -13,8 +13,10 @@ from controller.balancing.eligible import usable
 from controller.balancing.locality import Place
 from controller.discovery.client import Client, Forget, Placed, Settings, Update
 from controller.discovery.frames import BackendHealth
+from controller.model.snapshot import Snapshot
 from controller.proxy.hosting import PortInUse
 from controller.proxy.plane import Plane
+from controller.proxy.sidecar import withdrawn
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +25,12 @@ LOOK_SECONDS = 0.5  # how late the operator hears that a backend became usable o
 
 async def follow(plane: Plane, settings: Settings) -> None:
     """Keep the plane at what the operator says of the objects that `settings` names."""
-    await _Following(plane, settings).run()
+    await Following(plane, settings).run()
 
 
-class _Following:
+class Following:
+    """Applies, refuses and forgets as the stream says. A sidecar does some of it in its own way (`beside`)."""
+
     def __init__(self, plane: Plane, settings: Settings) -> None:
         self._plane = plane
         self._namespace = settings.namespace
@@ -42,7 +46,7 @@ class _Following:
                     case Update():
                         await self._apply(event)
                     case Forget(name=name):
-                        await self._plane.forget((self._namespace, name))
+                        await self.forget(name)
                         log.info("service removed", extra={"service": f"{self._namespace}/{name}"})
                     case Placed(node=node, zone=zone):
                         self._plane.upstreams.place(Place(node=node, zone=zone))
@@ -53,7 +57,7 @@ class _Following:
         if update.keys:
             self._plane.upstreams.rekey(snapshot.key, Keys(*update.keys[:2]))
         try:
-            changed = await self._plane.apply(snapshot)
+            changed = await self.put(snapshot)
         except PortInUse as error:
             self._plane.telemetry.config_rejected += 1
             self._client.ack(snapshot.name, update.version, str(error))
@@ -63,6 +67,18 @@ class _Following:
         if changed:
             source = "disk" if update.stored else "operator"
             log.info("configuration in force", extra={"service": name, "version": update.version, "from": source})
+
+    async def put(self, snapshot: Snapshot) -> bool:
+        return await self._plane.apply(snapshot)
+
+    async def forget(self, name: str) -> None:
+        """A Gateway goes with its object. What others run stays, and answers that the service is gone."""
+        key = (self._namespace, name)
+        known = self._plane.snapshots.get(key)
+        if known is not None and known[0].mode == "External":
+            await self._plane.apply(withdrawn(known[0]))
+        else:
+            await self._plane.forget(key)
 
     async def _look(self) -> None:
         """Reports at once when a backend gains its first usable endpoint or loses its last."""

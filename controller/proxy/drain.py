@@ -37,10 +37,13 @@ async def drain(plane: DataPlane, hurry: asyncio.Event) -> int:
 
 
 def terms(snapshots: Iterable[Snapshot]) -> tuple[float, float]:
-    """Seconds of grace, and of drain: the longest of all objects."""
-    proxies = [snapshot.proxy for snapshot in snapshots]
-    grace = max((proxy.accept_grace for proxy in proxies), default=0.0)
-    return grace, max((proxy.drain for proxy in proxies), default=0.0)
+    """Seconds of grace, and of drain: the longest of all objects.
+
+    No grace beside a client: the kubelet stops a sidecar when its clients have ended, and the pod waits for it.
+    """
+    listed = list(snapshots)
+    grace = max((each.proxy.accept_grace for each in listed if each.mode != "Sidecar"), default=0.0)
+    return grace, max((each.proxy.drain for each in listed), default=0.0)
 
 
 async def _at_most(seconds: float, wait: Coroutine[Any, Any, Any]) -> None:
