@@ -35,6 +35,7 @@ class Attempt:
         "exchange",
         "kind",
         "node",
+        "over",
         "pool",
         "response",
     )
@@ -47,6 +48,7 @@ class Attempt:
         self.kind = Kind.CANCELLED  # until a head or a failure says more
         self.connection: UpstreamConnection | None = None
         self.response: ResponseHead | None = None
+        self.over = False  # the node has been told, once
         self._reused = False
         self._throttled = False
         self._task: asyncio.Task[None] | None = None
@@ -186,6 +188,7 @@ class Attempt:
 
     def complete(self, now: float, *, reusable: bool) -> None:
         """The response is whole."""
+        self.over = True
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.attempt = None
@@ -213,6 +216,9 @@ class Attempt:
         return connection
 
     def _release(self, kind: Kind, seconds: float | None) -> None:
+        if self.over:  # a bug ended it half-way
+            return
+        self.over = True
         self._disarm()
         if self._task is not None:
             self._task.cancel()
