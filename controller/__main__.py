@@ -444,6 +444,41 @@ def demo(path: Path, once: bool) -> None:
     help="The Service's port for it.",
 )
 @click.option(
+    "--webhook",
+    type=HostPort(),
+    default=None,
+    envvar="STEELYARD_WEBHOOK",
+    help="Gives pods labelled steelyard.dev/inject=enabled a sidecar when they are made, over TLS; default: none.",
+)
+@click.option(
+    "--webhook-configuration",
+    default="",
+    envvar="STEELYARD_WEBHOOK_CONFIGURATION",
+    help="The MutatingWebhookConfiguration that names it; its caBundle is kept by the operator.",
+)
+@click.option(
+    "--cluster-domain",
+    default="cluster.local",
+    show_default=True,
+    envvar="STEELYARD_CLUSTER_DOMAIN",
+    help="What Services' whole names end with.",
+)
+@click.option(
+    "--sidecar-resources",
+    type=Resources(),
+    default=None,
+    envvar="STEELYARD_SIDECAR_RESOURCES",
+    help="Of a sidecar's container as JSON, where the pod names none.  [default: 20m CPU, 96Mi memory at most]",
+)
+@click.option(
+    "--sidecar-start-timeout",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    envvar="STEELYARD_SIDECAR_START_TIMEOUT",
+    help="Seconds without a configuration, after which a sidecar goes by the ordinary Services until one comes.",
+)
+@click.option(
     "--token-file",
     envvar="STEELYARD_TOKEN_FILE",
     help="A token for the audience steelyard.dev/discovery, shown to other replicas of the operator.",

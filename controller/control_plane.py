@@ -30,7 +30,9 @@ from controller.discovery.relay import Relay, Way
 from controller.discovery.server import Access, Discovery
 from controller.discovery.tls import use
 from controller.discovery.tokens import Authenticator, Identity
+from controller.injection import InjectionSettings
 from controller.kube.api import Api, ApiError, Object, load
+from controller.kube.injector import Injector, WebhookConfiguration
 from controller.kube.operator import Operator, Proxies, Scope
 from controller.kube.owner import own_deployment
 from controller.kube.reconciler import Desired
@@ -63,7 +65,7 @@ class ControlPlane:
         self._wire: dict[str, int] = {}  # events of the discovery server
         self._names = [
             f"{settings.service}.{settings.namespace}.svc",
-            f"{settings.service}.{settings.namespace}.svc.cluster.local",
+            f"{settings.service}.{settings.namespace}.svc.{settings.cluster_domain}",
         ]
         self._children = _child_settings(settings, f"https://{self._names[0]}:{settings.discovery_port}")
         self._secret = OwnSecret(api, settings.namespace, settings.secret, owner, self._renewed)
@@ -79,11 +81,16 @@ class ControlPlane:
                 namespaces=settings.watch,
                 owner=owner,
                 rollouts=settings.max_rollouts,
+                injection=settings.webhook is not None,
             ),
             Proxies(put=self._put, gone=self._gone, synced=self.hub.sync, reports=self.reports),
             Desired(children=self._wanted, shared=self._shared),
         )
         self.reports.changed = self.operator.reported
+        self.injector = Injector(
+            self.operator.store.inputs, lambda: self.operator.ready, _injection_settings(settings, self._children)
+        )
+        self._configuration = WebhookConfiguration(api, settings.webhook_configuration)
         self.discovery = Discovery(
             self.hub,
             Authenticator(Reviewer(api, AUDIENCE, Identity), time.time),
@@ -130,6 +137,8 @@ class ControlPlane:
             tasks.create_task(self._serve(), name="discovery")
             if self._settings.token_file:
                 tasks.create_task(self.relay.run(), name="relay")
+            if self._settings.webhook_configuration:
+                tasks.create_task(self._keep_trusted(), name="webhook configuration")
 
     async def _listen(self, listeners: contextlib.AsyncExitStack) -> None:
         view = admin.View(
@@ -156,17 +165,34 @@ class ControlPlane:
     async def _serve(self) -> None:
         """Serves snapshots once there is a certificate, and follows what the Secret says."""
         await self._first_secret()
+        webhook = web.AppRunner(self.injector.app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         runner = web.AppRunner(
             self.discovery.app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=2.0
         )
         await runner.setup()
+        await webhook.setup()
         try:
             await web.SockSite(runner, admin.bound(*self._settings.discovery), ssl_context=self._tls).start()
+            if self._settings.webhook is not None:
+                await web.SockSite(webhook, admin.bound(*self._settings.webhook), ssl_context=self._tls).start()
             while True:
                 await asyncio.sleep(self._settings.secret_period)
                 await self._read_secret()
         finally:
             await runner.cleanup()
+            await webhook.cleanup()
+
+    async def _keep_trusted(self) -> None:
+        """So that the API server trusts the webhook, whenever the configuration is applied anew."""
+        while True:
+            pause = RETRY
+            if self._authority is not None and self.operator.elector.leading:
+                try:
+                    if await self._configuration.trust(self._authority.trusted):
+                        pause = self._settings.secret_period
+                except UNREACHABLE as error:
+                    log.warning("the webhook's configuration was not written", extra={"error": str(error)})
+            await asyncio.sleep(pause)
 
     async def _first_secret(self) -> None:
         while True:
@@ -248,6 +274,8 @@ class ControlPlane:
             ages=operator.ages(),
             counts=operator.counts() | {"relay_failures": self.relay.failures},
             wire=self._wire,
+            uninjected=operator.askers.missing if operator.askers is not None else 0,
+            admissions=self.injector.counts,
         )
 
     def _published(self) -> Iterator[tuple[str, Published]]:
@@ -267,6 +295,18 @@ def _child_settings(settings: OperatorSettings, control: str) -> ChildSettings:
     )
     if settings.proxy_resources is not None:
         found = msgspec.structs.replace(found, resources=settings.proxy_resources)
+    return found
+
+
+def _injection_settings(settings: OperatorSettings, children: ChildSettings) -> InjectionSettings:
+    found = InjectionSettings(
+        proxy=children,
+        version=version("steelyard"),
+        cluster_domain=settings.cluster_domain,
+        start_timeout=settings.sidecar_start_timeout,
+    )
+    if settings.sidecar_resources is not None:
+        found = msgspec.structs.replace(found, resources=settings.sidecar_resources)
     return found
 
 

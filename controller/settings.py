@@ -57,6 +57,11 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     service: str = "steelyard-controller"  # the Service that proxies connect to
     discovery: tuple[str, int] = ("::", 19443)
     discovery_port: int = 19443  # of the Service
+    webhook: tuple[str, int] | None = None  # pods: [::]:19444; None: no pod is given a sidecar
+    webhook_configuration: str = ""  # whose `caBundle` is kept; "" = someone else's business
+    cluster_domain: str = "cluster.local"
+    sidecar_resources: dict[str, object] | None = None  # None: `InjectionSettings`' own
+    sidecar_start_timeout: float = 10.0
     token_file: str | None = None  # shown to other replicas; None: reports stay here
     health: tuple[str, int] | None = None  # pods: [::]:19902, since probes go to the pod's address
     admin: tuple[str, int] | None = ("127.0.0.1", 19901)

@@ -205,6 +205,8 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     ages: Mapping[str, float]  # seconds since the last byte, by kind; of several watches of one kind the oldest
     counts: Mapping[str, int]  # since the start, by one of `OPERATOR_COUNTS`
     wire: Mapping[str, int]  # events of the discovery server, by its own words
+    uninjected: int = 0  # pods without the sidecar that they ask for
+    admissions: Mapping[str, int] = {}  # answers of the webhook, by outcome
 
 
 OPERATOR_COUNTS: Final = {
@@ -242,6 +244,7 @@ class _OperatorSamples(Collector):
             ("objects", "BalancedServices.", now.objects),
             ("queue_length", "Objects waiting to be reconciled.", now.queued),
             ("proxy_streams", "Open streams of proxies.", now.streams),
+            ("pods_without_sidecar", "Pods that ask for a sidecar and have none.", now.uninjected),
         ):
             yield GaugeMetricFamily(f"steelyard_operator_{name}", text, value=value)
         for name, text in OPERATOR_COUNTS.items():
@@ -256,6 +259,12 @@ class _OperatorSamples(Collector):
         for event, count in now.wire.items():
             wire.add_metric((event,), count)
         yield wire
+        admissions = CounterMetricFamily(
+            "steelyard_operator_admissions", "Answers of the webhook.", labels=("outcome",)
+        )
+        for outcome, count in now.admissions.items():
+            admissions.add_metric((outcome,), count)
+        yield admissions
 
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}

@@ -136,7 +136,7 @@ class Api:
         path: str,
         *,
         query: Query = (),
-        body: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | Sequence[object] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout: aiohttp.ClientTimeout = UNARY,  # noqa: ASYNC109 - aiohttp's own, per connect, read and whole

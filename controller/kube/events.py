@@ -42,6 +42,7 @@ class Said(msgspec.Struct, frozen=True):
     reason: str
     action: str
     note: str
+    kind: tuple[str, str] = (f"{GROUP}/{VERSION}", KIND)  # apiVersion and kind of the object
 
 
 class _Series(msgspec.Struct):
@@ -121,8 +122,8 @@ class Recorder:
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance[:128],
             "regarding": {
-                "apiVersion": f"{GROUP}/{VERSION}",
-                "kind": KIND,
+                "apiVersion": said.kind[0],
+                "kind": said.kind[1],
                 "namespace": said.key[0],
                 "name": said.key[1],
                 "uid": said.uid,

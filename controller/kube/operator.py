@@ -12,6 +12,7 @@ import msgspec
 from kubernetes.aio.client import Configuration
 
 from controller.kube.api import Api, Object
+from controller.kube.askers import Askers, asker_record
 from controller.kube.events import Recorder
 from controller.kube.handlers import Front
 from controller.kube.lease import Elector
@@ -19,7 +20,7 @@ from controller.kube.lister import Lister
 from controller.kube.publisher import Publisher
 from controller.kube.reconciler import ROLLOUTS, Desired, Reconciler
 from controller.kube.reflector import Reflector
-from controller.kube.resources import CHILDREN, ENDPOINT_SLICES, REFERENCE_GRANTS, SERVICES
+from controller.kube.resources import ASKING_PODS, CHILDREN, ENDPOINT_SLICES, REFERENCE_GRANTS, SERVICES
 from controller.kube.store import Listeners, Store
 from controller.kube.writers import Writers
 from controller.model.endpoints import grant_record, service_record, slice_record
@@ -53,6 +54,12 @@ class Account(Protocol):
     @property
     def account(self) -> str: ...
 
+    @property
+    def pod(self) -> str: ...
+
+    @property
+    def pod_uid(self) -> str: ...
+
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Where we are and what we look at."""
@@ -62,6 +69,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     lease: str = "steelyard-controller"
     namespaces: frozenset[str] = frozenset()  # watched; empty = all
     rollouts: int = ROLLOUTS  # Deployments that roll at a time
+    injection: bool = False  # pods are given sidecars: watch those that ask for one
     owner: Object | None = None  # an ownerReference to our Deployment, for what we make in our own namespace
 
 
@@ -87,6 +95,7 @@ class Operator:
         self._lister = Lister(api, self.store)
         self.front = Front(configure, self._event, scope.namespaces)
         self._synced = asyncio.Event()
+        self.askers = Askers(self.store.scopes) if scope.injection else None
         self._reflectors = self._make_reflectors(api)
         for reflector in self._reflectors:
             reflector.listed = self._lister.soon  # what lost its history is seldom one kind alone
@@ -122,14 +131,19 @@ class Operator:
                 self._write((namespace, ""))
 
     async def may_read(self, identity: Account, key: Key) -> bool:
-        """Whose proxies may have the object: a Gateway's own account, else any account of its namespace.
+        """Whose proxies may have the object: a Gateway's own account, in a pod of its namespace that asks for a sidecar
+        any, and so for `External` objects.
 
-        What doesn't exist may be asked for by the namespace's own, to be told so.
+        What doesn't exist may be asked for by the namespace's own, to be told so. A sidecar goes on when its object
+        changes to another mode. Without injection nobody knows the sidecars, and any account may have their objects.
         """
         if identity.namespace != key[0]:
             return False
+        if self.askers is not None and self.askers.has(key[0], identity.pod, identity.pod_uid):
+            return True
         service = self.store.inputs.objects.get(key)
-        if isinstance(service, BalancedService) and service.proxy.mode != "Gateway":
+        open_modes = ("External",) if self.askers is not None else ("External", "Sidecar")
+        if isinstance(service, BalancedService) and service.proxy.mode in open_modes:
             return True
         return service is None or identity.account == proxy_name(key[1])
 
@@ -191,7 +205,13 @@ class Operator:
     async def _lead(self) -> None:
         await self._synced.wait()
         await asyncio.sleep(random.uniform(0.0, 0.5))  # replicas that start together
-        await self.elector.run(self._reconciler.run)
+        await self.elector.run(self._write_all)
+
+    async def _write_all(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reconciler.run(), name="reconciler")
+            if self.askers is not None:
+                tasks.create_task(self.askers.report(self._recorder.say), name="pods without a sidecar")
 
     def _event(self, kind: str | None, item: Object) -> None:
         if kind is None:  # kopf lists anew, and would never tell what went meanwhile
@@ -212,6 +232,8 @@ class Operator:
             found.append(Reflector(api, SERVICES, service_record, store.services, namespace=scope))
             found.append(Reflector(api, ENDPOINT_SLICES, slice_record, store.slices, namespace=scope))
             found.append(Reflector(api, REFERENCE_GRANTS, grant_record, store.grants, namespace=scope))
+            if self.askers is not None:
+                found.append(Reflector(api, ASKING_PODS, asker_record, self.askers.table, namespace=scope))
             for resource, record, table in children:
                 found.append(Reflector(api, resource, record, table, namespace=scope))
         return found

@@ -63,7 +63,12 @@ async def pages(api: Api, resource: Resource, namespace: str | None) -> AsyncIte
         query.append(("labelSelector", resource.selector))
     more = ""
     while True:
-        page = await api.json("GET", resource.path(namespace), query=[*query, ("continue", more)] if more else query)
+        page = await api.json(
+            "GET",
+            resource.path(namespace),
+            query=[*query, ("continue", more)] if more else query,
+            accept=resource.accept(listed=True),
+        )
         yield page
         more = page["metadata"].get("continue") or ""
         if not more:
@@ -184,7 +189,8 @@ class Reflector(Generic[R]):
         if self.resource.selector:
             query.append(("labelSelector", self.resource.selector))
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timing.connect, sock_read=self._timing.silence)
-        async with self._api.open("GET", self.resource.path(self.namespace), query=query, timeout=timeout) as answer:
+        path, accept = self.resource.path(self.namespace), self.resource.accept(listed=False)
+        async with self._api.open("GET", path, query=query, accept=accept, timeout=timeout) as answer:
             async for line in self._lines(answer.content):
                 self._event(msgspec.json.decode(line))
 

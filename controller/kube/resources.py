@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.children.meta import OWNER_LABEL
+from controller.injection import INJECT_LABEL
 from controller.model.endpoints import SERVICE_LABEL
 from controller.model.service import GROUP, PLURAL, VERSION
 
@@ -20,9 +21,17 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     plural: str
     selector: str = ""
     optional: bool = False  # its CRD may be absent: then there are none
+    metadata_only: bool = False  # read without spec and status
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def accept(self, *, listed: bool) -> str:
+        """The media type of a list, or of a watch's events."""
+        if not self.metadata_only:
+            return "application/json"
+        kind = "PartialObjectMetadataList" if listed else "PartialObjectMetadata"
+        return f"application/json;as={kind};g=meta.k8s.io;v=v1"
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """Of all (of a namespace), or of one object or its subresource."""
@@ -48,6 +57,8 @@ LEASES = Resource(group="coordination.k8s.io", plural="leases")
 DEPLOYMENTS = Resource(group="apps", plural="deployments")
 ENDPOINTS = Resource(plural="endpoints")
 SECRETS = Resource(plural="secrets")
+WEBHOOKS = Resource(group="admissionregistration.k8s.io", plural="mutatingwebhookconfigurations")
+ASKING_PODS = Resource(plural="pods", selector=f"{INJECT_LABEL}=enabled", metadata_only=True)
 TOKEN_REVIEWS = Resource(group="authentication.k8s.io", plural="tokenreviews")
 
 # What a BalancedService may own, by (apiVersion, kind).
