@@ -37,6 +37,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -87,9 +88,16 @@ def cluster(say: Say) -> Iterator[Cluster]:
         yield found
         found.close()
         return
+    with own_cluster(say) as found:
+        yield found
+
+
+@contextmanager
+def own_cluster(say: Say, name: str = "") -> Iterator[Cluster]:
+    """A cluster of this run's own, for a test that wants an empty one; `name` makes it differ from the session's."""
     # The write end of this pipe is this process's alone. When it is no more, by whatever cause, the cluster ends.
     lifeline, owner = os.pipe()
-    layout = Layout(Path(tempfile.gettempdir()) / f"{local.PREFIX}{os.getpid()}")
+    layout = Layout(Path(tempfile.gettempdir()) / f"{local.PREFIX}{name}{os.getpid()}")
     try:
         own = local.start(layout, say, lifeline)
     except UnavailableError as reason:

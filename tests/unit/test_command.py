@@ -1,0 +1,25 @@
+"""The command line refuses what it can't use, by name, before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from controller.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--proxy-resources", "128Mi"], "'128Mi' is no JSON object with requests and limits"),
+        (["--proxy-resources", '{"memory": "128Mi"}'], "is no JSON object with requests and limits"),
+        (["--proxy-pull-policy", "Sometimes"], "'Sometimes' is not one of"),
+        (["--max-rollouts", "0"], "0 is not in the range x>=1"),
+        (["--health", "19902"], "'19902' is not HOST:PORT"),
+    ],
+)
+def test_the_operator_refuses_what_it_cannot_use(options: list[str], message: str) -> None:
+    said = CliRunner().invoke(main, ["controller", "--proxy-image", "proxy:1", *options])
+
+    assert said.exit_code == 2
+    assert message in said.output
