@@ -112,16 +112,23 @@ class Host:
 
 
 def bind(address: Address, *, shared: bool = False) -> socket.socket:
-    """A socket of the address that doesn't listen yet; `shared` with others of this process. Raises OSError."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    """A socket of the address that doesn't listen yet; `shared` with others of this process. Raises OSError.
+
+    `::` is both families, whatever the kernel's default, and IPv4 alone where there is no IPv6.
+    """
+    host, port = address
+    if host == "::" and not socket.has_dualstack_ipv6():
+        host = "0.0.0.0"  # noqa: S104 - all addresses are what was asked for
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
+        if host == "::":
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # SO_REUSEPORT lets a second instance share the port silently. This one only skips TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.setblocking(False)
-        sock.bind(address)
+        sock.bind((host, port))
     except OSError:
         sock.close()
         raise

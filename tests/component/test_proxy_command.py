@@ -304,6 +304,17 @@ def test_sigterm_ends_a_proxy_that_has_not_started_yet(tmp_path: Path) -> None:
         assert process.wait(LIMIT) == 0
 
 
+def test_one_address_serves_both_families(tmp_path: Path, start: Callable[..., Proxy], backends: list[Server]) -> None:
+    """As in a pod, which is told `::` before anyone knows of which family its address will be."""
+    path, port = tmp_path / "shop.yaml", free_port()
+    path.write_text(FILE.format(port=port, backend=backends[0].server_port))
+    start(path, "--host", "::")
+
+    hosts = ["127.0.0.1", "[::1]"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
+
+    assert [fetch(f"http://{host}:{port}/") for host in hosts] == [(200, "one")] * len(hosts)
+
+
 def test_the_health_listener_shows_no_configuration(
     tmp_path: Path, start: Callable[..., Proxy], backends: list[Server]
 ) -> None:
