@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException as ConfigException  # what `load` raises
 
 Object = dict[str, Any]
 Query = Sequence[tuple[str, str]]

@@ -1,0 +1,142 @@
+"""`steelyard inject` as a process: what passes, what is changed, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+SERVICES = """\
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: steelyard.dev/v1alpha1
+    kind: BalancedService
+    metadata: {name: shop, namespace: store}
+    spec:
+      ports: [{port: 80}]
+      backends: [{name: all, service: {name: shop-v1}}]
+      proxy: {mode: Sidecar}
+    status: {sidecar: {address: 127.64.0.1}}
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: store}
+spec: {containers: [{name: app, image: app}]}
+"""
+
+
+def inject(given: str, tmp_path: Path, *options: str, services: str = SERVICES) -> subprocess.CompletedProcess[str]:
+    path = tmp_path / "services.yaml"
+    path.write_text(services)
+    return subprocess.run(
+        (sys.executable, "-m", "controller", "inject", "--proxy-image=proxy:1", "--services", str(path), *options),
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def pod_of(item: dict[str, Any]) -> dict[str, Any]:
+    while "containers" not in item.get("spec", {}):
+        spec = item["spec"]
+        item = spec.get("jobTemplate") or spec["template"]
+    return item
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("v1", "Pod"),
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "DaemonSet"),
+        ("batch/v1", "Job"),
+        ("batch/v1", "CronJob"),
+    ],
+)
+def test_each_kind_that_makes_pods_is_injected(version: str, kind: str, tmp_path: Path) -> None:
+    pod: dict[str, Any] = {"spec": {"containers": [{"name": "app"}]}}
+    spec: dict[str, Any] = {"template": pod} if kind != "CronJob" else {"jobTemplate": {"spec": {"template": pod}}}
+    item = {"apiVersion": version, "kind": kind, "metadata": {"name": "c"}} | (pod if kind == "Pod" else {"spec": spec})
+
+    done = inject(yaml.safe_dump(item), tmp_path, "--namespace=store")
+
+    assert done.returncode == 0, done.stderr
+    assert pod_of(yaml.safe_load(done.stdout))["spec"]["initContainers"][0]["name"] == "steelyard"
+
+
+def test_what_makes_no_pods_passes_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other"}}
+
+    once = inject(f"{POD}---\n{yaml.safe_dump(service)}", tmp_path)
+    twice = inject(once.stdout, tmp_path)
+
+    pod, other = yaml.safe_load_all(once.stdout)
+    assert pod["spec"]["hostAliases"][0]["ip"] == "127.64.0.1"
+    assert other == service
+    assert once.stdout == twice.stdout
+
+
+def test_a_warning_goes_beside_the_output(tmp_path: Path) -> None:
+    listening = POD.replace("image: app", "image: app, ports: [{containerPort: 80}]")
+
+    done = inject(listening, tmp_path)
+
+    assert done.returncode == 0
+    assert "warning: Pod client: shop goes by its ordinary Service" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("a: [", "standard input: not YAML"),
+        ("just words", "document 1 is no Kubernetes object"),
+        (POD.replace("namespace: store", "namespace: store, annotations: {steelyard.dev/services: shpo}"), "shpo"),
+        (POD.replace("spec: {", "spec: {hostNetwork: true, "), "Pod client: a pod with hostNetwork"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_reason_and_nothing_is_written(
+    given: str, message: str, tmp_path: Path
+) -> None:
+    done = inject(given, tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("services", "message"),
+    [
+        (SERVICES.replace("    status: {sidecar: {address: 127.64.0.1}}\n", ""), "has no status.sidecar.address"),
+        (SERVICES.replace("port: 80", "port: 70000"), "spec.ports[0].port"),
+    ],
+)
+def test_services_that_cannot_be_used_are_refused(services: str, message: str, tmp_path: Path) -> None:
+    done = inject(POD, tmp_path, services=services)
+
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_an_api_server_that_cannot_be_asked_is_told_with_the_way_out(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    config.write_text(
+        yaml.safe_dump({"clusters": [cluster], "contexts": [context], "users": [{"name": "u"}], "current-context": "c"})
+    )
+    command = (sys.executable, "-m", "controller", "inject", "--proxy-image=p", "--kubeconfig", str(config))
+
+    done = subprocess.run(command, input=POD, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--services FILE" in done.stderr
