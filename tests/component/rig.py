@@ -53,12 +53,14 @@ class RigLoop(uvloop.Loop):
 
     def call_later(self, delay: float, callback: Any, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
         handle = super().call_later(delay, callback, *args, **kwargs)
-        self.timers.append((handle, callback))
+        if hasattr(handle, "when"):  # none for a delay below a millisecond: uvloop calls that soon
+            self.timers.append((handle, callback))
         return handle
 
     def call_at(self, when: float, callback: Any, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
         handle = super().call_at(when, callback, *args, **kwargs)
-        self.timers.append((handle, callback))
+        if hasattr(handle, "when"):
+            self.timers.append((handle, callback))
         return handle
 
     def armed(self) -> list[object]:
