@@ -14,6 +14,11 @@
 {{ include "steelyard.fullname" . }}-controller
 {{- end }}
 
+{{/* Of the webhook configuration: it belongs to no namespace. */}}
+{{- define "steelyard.webhook" -}}
+{{ .Release.Namespace }}-{{ include "steelyard.controller" . }}
+{{- end }}
+
 {{- define "steelyard.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (include "steelyard.controller" .) }}
 {{- end }}

@@ -30,6 +30,11 @@
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+{{- if eq .Values.injection.mode "Webhook" }}
+- apiGroups: [""] # metadata only, of those that ask for a sidecar: RBAC can't say that, the request does
+  resources: [pods]
+  verbs: [list, watch]
+{{- end }}
 {{- end }}
 
 {{/* Cluster-wide in any case: a token review belongs to no namespace. */}}
@@ -37,6 +42,12 @@
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
+{{- if eq .Values.injection.mode "Webhook" }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations]
+  resourceNames: [{{ include "steelyard.webhook" . }}]
+  verbs: [get, patch]
+{{- end }}
 {{- end }}
 
 {{- define "steelyard.subject" -}}

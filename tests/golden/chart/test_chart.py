@@ -86,6 +86,7 @@ def test_helm_finds_no_fault_with_it(helm: str, values: Path) -> None:
             "at '/image/pullPolicy': value must be one of 'IfNotPresent', 'Always', 'Never'",
         ),
         ("proxy.image.digest=abc", "at '/proxy/image/digest': 'abc' does not match pattern"),
+        ("injection.mode=Policy", "at '/injection/mode': value must be one of 'Webhook', 'Disabled'"),
         ("upgrade.maxConcurrent=0", "at '/upgrade/maxConcurrent': minimum: got 0, want 1"),
         ("watchNamespaces={No_Name}", "at '/watchNamespaces/0': 'No_Name' does not match pattern"),
         ("serviceAccount.create=false", "at '/serviceAccount/name': minLength: got 0, want 1"),
@@ -165,12 +166,12 @@ def test_what_the_operator_is_told_it_understands(helm: str, values: Path) -> No
             )
 
 
-def test_with_watched_namespaces_only_token_reviews_are_cluster_wide(helm: str) -> None:
+def test_with_watched_namespaces_only_what_has_no_namespace_is_cluster_wide(helm: str) -> None:
     objects = rendered(helm, "--set", "watchNamespaces={store,warehouse}", "--set", "rbac.aggregate=false")
 
-    assert of(objects, "ClusterRole")["rules"] == [
-        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
-    ]
+    reviews, webhook = of(objects, "ClusterRole")["rules"]
+    assert reviews == {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+    assert webhook["resourceNames"] == [of(objects, "MutatingWebhookConfiguration")["metadata"]["name"]]
     roles = {each["metadata"]["namespace"]: each for each in objects if each["kind"] == "Role"}
     assert roles.keys() == {"store", "warehouse", "steelyard-system"}
 
