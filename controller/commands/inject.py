@@ -1,0 +1,110 @@
+"""`steelyard inject`: the sidecar into the pods of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from controller.commands import BAD_INPUT, NOT_HAD
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True, allow_dash=True),
+    default="-",
+    help="YAML, several documents if need be; by default standard input.",
+)
+@click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that name none.")
+@click.option(
+    "--services",
+    "listed",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="BalancedServices as `kubectl get balancedservices -o yaml` writes them, instead of asking the API server.",
+)
+@click.option(
+    "--kubeconfig", envvar="STEELYARD_KUBECONFIG", help="Whom to ask. Default: as kubectl does ($KUBECONFIG)."
+)
+@click.option("--proxy-image", required=True, envvar="STEELYARD_PROXY_IMAGE", help="Image of the sidecar.")
+@click.option(
+    "--proxy-pull-policy",
+    type=click.Choice(["Always", "IfNotPresent", "Never"]),
+    default="IfNotPresent",
+    show_default=True,
+    envvar="STEELYARD_PROXY_PULL_POLICY",
+    help="When nodes pull that image.",
+)
+@click.option(
+    "--control",
+    default="https://steelyard-controller.steelyard-system.svc:19443",
+    show_default=True,
+    envvar="STEELYARD_CONTROL",
+    help="Where the sidecar reaches the operator.",
+)
+@click.option(
+    "--cluster-domain",
+    default="cluster.local",
+    show_default=True,
+    envvar="STEELYARD_CLUSTER_DOMAIN",
+    help="What Services' whole names end with.",
+)
+def inject(
+    path: Path,
+    namespace: str,
+    listed: Path | None,
+    kubeconfig: str | None,
+    proxy_image: str,
+    proxy_pull_policy: str,
+    control: str,
+    cluster_domain: str,
+) -> None:
+    """Put the sidecar into the pods of a file, as the webhook does into those that are made.
+
+    \b
+      steelyard inject -f client.yaml | kubectl apply -f -
+
+    Pods, Deployments, StatefulSets, DaemonSets, Jobs and CronJobs are changed; all else passes. Each pod gets the
+    BalancedServices of its namespace with mode Sidecar, or those that its annotation steelyard.dev/services names.
+
+    An application that listens on a service's own port can't start beside it. If a container declares the port, or
+    the annotation steelyard.dev/exclude-ports names it, the service keeps its ordinary address in that pod; else let
+    the application use HTTP_PROXY=http://127.0.0.1:19915 and exclude the port.
+
+    Exit status: 0; 1 if the API server can't be asked, 2 if the file or an annotation is wrong.
+    """
+    from importlib.metadata import version
+
+    from controller import injecting
+    from controller.children import ChildSettings
+    from controller.injection import InjectionSettings
+
+    settings = InjectionSettings(
+        proxy=ChildSettings(image=proxy_image, control=control, image_pull_policy=proxy_pull_policy),
+        version=version("steelyard"),
+        cluster_domain=cluster_domain,
+    )
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+        objects = injecting.documents(text, "standard input" if str(path) == "-" else str(path))
+        if listed is not None:
+            services = injecting.from_file(listed)
+        else:
+            asked = asyncio.run(injecting.ask(kubeconfig, injecting.needed(objects, namespace)))
+            services = asked.__getitem__
+        found = list(
+            injecting.injected(
+                objects, namespace, services, settings, lambda line: click.echo(f"warning: {line}", err=True)
+            )
+        )
+    except injecting.Unusable as error:
+        click.echo(f"steelyard inject: {error}", err=True)
+        sys.exit(BAD_INPUT)
+    except injecting.Unreachable as error:
+        click.echo(f"steelyard inject: {error}", err=True)
+        sys.exit(NOT_HAD)
+    click.echo(injecting.text(found), nl=False)
