@@ -61,6 +61,7 @@ class ControlPlane:
         self._authority: Authority | None = None
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._trust = ssl.create_default_context(cadata=None)  # of other replicas; ours, once the Secret is read
+        self._serving = False
         self._ending = False
         self._wire: dict[str, int] = {}  # events of the discovery server
         self._names = [
@@ -142,7 +143,7 @@ class ControlPlane:
 
     async def _listen(self, listeners: contextlib.AsyncExitStack) -> None:
         view = admin.View(
-            ready=lambda: self.operator.ready and not self._ending,
+            ready=lambda: self.operator.ready and self._serving and not self._ending,
             registry=operator_registry(self._operations),
             config=lambda: {name: each.version for name, each in self._published()},
             endpoints=lambda: {name: msgspec.Raw(each.body) for name, each in self._published()},
@@ -175,6 +176,7 @@ class ControlPlane:
             await web.SockSite(runner, admin.bound(*self._settings.discovery), ssl_context=self._tls).start()
             if self._settings.webhook is not None:
                 await web.SockSite(webhook, admin.bound(*self._settings.webhook), ssl_context=self._tls).start()
+            self._serving = True
             while True:
                 await asyncio.sleep(self._settings.secret_period)
                 await self._read_secret()

@@ -74,7 +74,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operator:
-    """`run` for ever. Ready means synced; `faults` names what a restart would mend."""
+    """`run` for ever. Ready means that proxies can be told; `faults` names what a restart would mend."""
 
     def __init__(
         self,
@@ -95,6 +95,7 @@ class Operator:
         self._lister = Lister(api, self.store)
         self.front = Front(configure, self._event, scope.namespaces)
         self._synced = asyncio.Event()
+        self.ready = False  # all caches had a complete list, and all that is known has been published
         self.askers = Askers(self.store.scopes) if scope.injection else None
         self._reflectors = self._make_reflectors(api)
         for reflector in self._reflectors:
@@ -103,11 +104,6 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"<Operator {self.store!r} {self.elector!r}>"
-
-    @property
-    def ready(self) -> bool:
-        """All caches had a complete list, and all that is known has been published."""
-        return self._synced.is_set()
 
     @property
     def freshness(self) -> int:
@@ -200,7 +196,11 @@ class Operator:
 
     async def _run_publisher(self) -> None:
         await self._synced.wait()
-        await self._publisher.run(self._proxies.synced)
+        await self._publisher.run(self._first_published)
+
+    def _first_published(self) -> None:
+        self._proxies.synced()
+        self.ready = True
 
     async def _lead(self) -> None:
         await self._synced.wait()
