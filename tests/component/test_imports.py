@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -27,6 +29,7 @@ for module in sys.argv[1:]:
 """
 
 
+@pytest.mark.timeout(300)  # two hundred imports: a busy machine takes a minute
 def test_each_module_imports_alone() -> None:
     done = subprocess.run(
         (sys.executable, "-W", "error", "-c", ALONE, *MODULES), capture_output=True, text=True, cwd=ROOT, check=False
