@@ -20,6 +20,7 @@ INTERVAL = 10.0  # seconds between two sweeps: Envoy's
 RATED = 5  # endpoints with enough requests, at least, for the success rate to mean something
 JITTER = 0.1  # of the ejection time, so that endpoints ejected together don't return together
 
+OK = Kind.OK  # a look into an enumeration costs 30 ns
 Cause = Literal["consecutive failures", "success rate", "failed its probe"]
 
 
@@ -40,7 +41,7 @@ class Outlier:
 
     def observe(self, node: Node, now: float, kind: Kind, seconds: float, retry_after: float | None) -> None:
         """An Observer of Node. What is neutral (the client left) or back-pressure teaches nothing here."""
-        if kind is Kind.OK:
+        if kind is OK:
             node.consecutive = 0
             node.ok += 1
             node.total += 1

@@ -35,30 +35,35 @@ def inform(exchange: Exchange, head: ResponseHead) -> None:
     exchange.front.write(head.forward(False, exchange.request_id, exchange.plane.date))
 
 
-def answered(exchange: Exchange, head: ResponseHead, now: float) -> None:
-    """The final head is here: decide."""
-    attempt, request, upload = exchange.attempt, exchange.head, exchange.upload
+def answered(exchange: Exchange, head: ResponseHead, status: int, now: float, *, plain: bool) -> None:
+    """The final head is here: decide. `plain`: `head.plain`."""
+    attempt, request, upload, route = exchange.attempt, exchange.head, exchange.upload, exchange.route
     assert attempt is not None
-    if head.status in exchange.route.retry_statuses and again.try_again(exchange, attempt.node, head.status):
+    if status in route.retry_statuses and again.try_again(exchange, attempt.node, status):
         attempt.abandon(None)
         return
     exchange.response = head
     exchange.headed = now
-    if head.status == 101:
+    if status == 101:
         open_tunnel(exchange, attempt, head)
         return
     exchange.close = (
-        not request.keep_alive
-        or exchange.lane.closing
+        exchange.lane.closing
         or (upload is not None and not upload.ended)  # an early answer: the client may go on sending
-        or head.ends_by_close
+        or (not plain and (not request.keep_alive or head.ends_by_close))
     )
-    extra = sticky.cookie(exchange, attempt.node) if exchange.route.affinity is not None else b""
+    extra = sticky.cookie(exchange, attempt.node) if route.affinity is not None else b""
     if exchange.decision is not None:
         extra += exchange.decision.fields(exchange)
     out = head.forward(exchange.close, exchange.request_id, exchange.plane.date, extra)
-    length, rest = head.length, head.rest
-    if length == len(rest):  # the usual answer: all of it came in one read
+    rest = head.rest
+    if plain:  # all of it came in one read
+        exchange.sent = len(rest)
+        exchange.front.write(out + rest)
+        complete(exchange, b"", now)
+        return
+    length = head.length
+    if length == len(rest):
         exchange.sent = length
         exchange.front.write(out + rest)
         complete(exchange, b"", now)

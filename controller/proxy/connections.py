@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from controller.balancing.node import Node
-from controller.proxy.codec import ResponseReader
+from controller.proxy.codec import RequestHead, ResponseReader
 from controller.proxy.edge import guarded, is_bug
 from controller.telemetry import Requests
 
@@ -167,8 +167,8 @@ class Pool:
         self._announced = -1
         self._idle: list[UpstreamConnection] = []
 
-    def take(self, now: float, *, repeatable: bool) -> UpstreamConnection | None:
-        """The freshest idle connection, or None; for what is not repeatable only if it was used a second ago."""
+    def take(self, now: float, request: RequestHead) -> UpstreamConnection | None:
+        """The freshest idle connection, or None; for what is not idempotent only if it was used a second ago."""
         idle = self._idle
         if not idle:
             return None
@@ -176,7 +176,7 @@ class Pool:
         if since >= self._keep:  # the freshest is too old: all are
             self.close_idle()
             return None
-        if not repeatable and since >= FRESH:
+        if since >= FRESH and not request.idempotent:
             return None
         return idle.pop()
 

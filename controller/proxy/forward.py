@@ -84,6 +84,19 @@ class Exchange:
         head, front, route = self.head, self.front, self.route
         if route.debug_key is not None and decision.wanted(head, route.debug_key):
             self.decision = Decision()
+        if not head.plain and not self._prepared():
+            return
+        if not self.plane.memory.may_serve():
+            endings.answer(self, causes.MEMORY)
+            return
+        if route.hash_key is not None:
+            self.pick.key = route.hash_key(head, front.peer)
+        self.lane.upstream.budget.attempt(self.began)
+        self.attempt_next()
+
+    def _prepared(self) -> bool:
+        """What a request with a body, or one that may go in circles, needs first; False if it was answered."""
+        head, front, route = self.head, self.front, self.route
         if head.length:
             self.upload = Upload(
                 head,
@@ -95,15 +108,11 @@ class Exchange:
         if head.rest:
             self.from_client(head.rest)
             if front.exchange is not self:  # the body was refused in its first piece
-                return
+                return False
         refusal = self._refusal()
         if refusal is not None:
             endings.answer(self, refusal)
-            return
-        if route.hash_key is not None:
-            self.pick.key = route.hash_key(head, front.peer)
-        self.lane.upstream.budget.attempt(self.began)
-        self.attempt_next()
+        return refusal is None
 
     def _refusal(self) -> Cause | None:
         head, limit = self.head, self.route.body_bytes
@@ -113,7 +122,7 @@ class Exchange:
             return causes.OPTIONS_LAST_HOP if head.method == b"OPTIONS" else causes.TRACE_LAST_HOP
         if limit and head.length > limit:
             return causes.BODY_TOO_LARGE
-        return None if self.plane.memory.may_serve() else causes.MEMORY
+        return None
 
     def from_client(self, data: bytes) -> None:
         """Bytes behind the head: the body, then what is pipelined."""
@@ -148,13 +157,8 @@ class Exchange:
     def request_bytes(self, authority: bytes, now: float) -> bytes:
         """The head as this endpoint shall see it, and what there is of the body."""
         head, upload, timeouts = self.head, self.upload, self.route.timeouts
-        data = head.forward(
-            self.route.forwarding,
-            self.front.peer,
-            self.request_id,
-            authority,
-            head.max_forwards - 1 if head.max_forwards > 0 else -1,
-        )
+        left = -1 if head.plain else head.max_forwards - 1
+        data = head.forward(self.route.forwarding, self.front.peer, self.request_id, authority, left)
         self.handed = True
         if upload is None:
             self.wait(now, timeouts.response)

@@ -72,6 +72,9 @@ class RequestHead:
     @property
     def hops(self) -> int:
         """Steelyard-Hop elements that are already there, whoever wrote them."""
+    @property
+    def plain(self) -> bool:
+        """No body, nothing in `rest`, `hops` 0, no `max_forwards`: the usual request, by one question."""
     def loops(self, forwarding: Forwarding) -> int:
         """Those of them that name this very object: it has been here so many times."""
     @property
@@ -136,6 +139,10 @@ class ResponseHead:
         says: the caller has to know."""
     @property
     def rest(self) -> bytes: ...
+    @property
+    def plain(self) -> bool:
+        """The usual answer, by one question: 200–499 but 429, `rest` is its whole body, `keep_alive`, the client's
+        connection stays, no `keep_alive_timeout`."""
     def field(self, name: bytes) -> bytes | None: ...
     def forward(self, close: bool, request_id: bytes, date: bytes, extra: bytes = b"") -> bytes:
         """The head as it goes to the client, with its blank line. It says `Connection: close` if `close`, or if the

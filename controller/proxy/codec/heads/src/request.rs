@@ -188,6 +188,13 @@ impl RequestHead {
         matches!(self.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
     }
 
+    /// No body, no mark of a proxy of ours, no Max-Forwards: nothing to be decided before it goes on.
+    pub fn is_plain(&self) -> bool {
+        self.framing == Framing::None
+            && self.max_forwards.is_none()
+            && self.fields.iter().all(|field| field.kind != Kind::Hop)
+    }
+
     pub fn is_head(&self) -> bool {
         self.method() == b"HEAD"
     }

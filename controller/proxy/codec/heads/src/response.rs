@@ -162,6 +162,21 @@ impl ResponseHead {
         self.status < 200 && self.status != 101
     }
 
+    /// A final answer that tells nothing of the endpoint's health or habits, whose body is all of the `behind` bytes
+    /// behind the head, and that lets both connections stay.
+    pub fn is_plain(&self, behind: usize) -> bool {
+        let length = match self.framing {
+            Framing::None => Some(0),
+            Framing::Length(length) => usize::try_from(length).ok(),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        matches!(self.status, 200..=428 | 430..=499)
+            && length == Some(behind)
+            && self.keep_alive
+            && self.keeps_client()
+            && self.fields.iter().all(|field| field.kind != Kind::KeepAlive)
+    }
+
     pub fn field(&self, name: &[u8]) -> Option<&[u8]> {
         lookup(&self.fields, &self.bytes, name)
     }
