@@ -14,11 +14,15 @@ CLIENTS = (
     "GET / HTTP/1.0\r\n",
     "OPTIONS * HTTP/1.1\r\nHost: a\r\n",
 )
-REQUEST_FIELDS = ("", "Content-Length: 0\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n",
-                  "Steelyard-Hop: a.b.steelyard\r\n", "Max-Forwards: 3\r\n", "Connection: close\r\n")  # fmt: skip
+LENGTHS = ("Content-Length: 0\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n")
+REQUEST_FIELDS = ("", *LENGTHS, "Steelyard-Hop: a.b.steelyard\r\n", "Max-Forwards: 3\r\n", "Connection: close\r\n")
 STATUSES = (200, 204, 206, 301, 304, 404, 428, 429, 430, 499, 500, 503)
-ANSWER_FIELDS = ("", "Content-Length: 0\r\n", "Content-Length: 2\r\n", "Transfer-Encoding: chunked\r\n",
-                 "Content-Length: 2\r\nKeep-Alive: timeout=5\r\n", "Content-Length: 2\r\nConnection: close\r\n")  # fmt: skip
+ANSWER_FIELDS = (
+    "",
+    *LENGTHS,
+    "Content-Length: 2\r\nKeep-Alive: timeout=5\r\n",
+    "Content-Length: 2\r\nConnection: close\r\n",
+)
 
 
 def request(start: str, fields: str, behind: bytes = b"") -> RequestHead:
@@ -31,6 +35,8 @@ def request(start: str, fields: str, behind: bytes = b"") -> RequestHead:
 def test_a_request_is_plain_if_nothing_has_to_be_decided_before_it_goes_on(behind: bytes) -> None:
     seen = set()
     for start, fields in product(CLIENTS, REQUEST_FIELDS):
+        if "1.0" in start and "chunked" in fields:  # refused
+            continue
         head = request(start, fields, behind)
         usual = head.length == 0 and head.rest == b"" and head.hops == 0 and head.max_forwards == -1
         assert head.plain == usual, head
