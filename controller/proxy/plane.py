@@ -93,7 +93,7 @@ class DataPlane:
         seat = Seat(identity=identity, place=Place(node=settings.node, zone=settings.zone))
         if part is not None:
             seat = replace(seat, worker=part.worker, workers=settings.workers)
-        sharing = part.sharing if part is not None else None
+        self.sharing = sharing = part.sharing if part is not None else None
         self.settings = settings
         self.telemetry = telemetry
         self.loop = asyncio.get_running_loop()
@@ -142,7 +142,8 @@ class DataPlane:
         addresses = {address_of(snapshot, port, self.settings): port for port in snapshot.ports}
         self._host.reserve(addresses)
         self.upstreams.apply(snapshot)
-        if snapshot.limits.max_connections > self.client_room:
+        most = snapshot.limits.max_connections
+        if most > self.client_room and (known is None or most != known[0].limits.max_connections):
             log.warning(
                 "maxConnections is more than descriptors allow",
                 extra={"service": "/".join(snapshot.key), "clients": self.client_room},
