@@ -7,6 +7,7 @@ of them; alone it leads. What it has published is read from its admin port.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -104,6 +105,12 @@ class Outside:
 
     def metrics(self) -> dict[str, float]:
         return samples(self._get("/metrics") or "")
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def megabytes(self) -> float:
         """Of memory, resident, the most so far."""

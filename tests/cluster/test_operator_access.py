@@ -19,7 +19,7 @@ from tests.cluster.namespace import Namespace
 from tests.cluster.outside import AUDIENCE, samples, token
 
 SERVER = "steelyard-controller.steelyard-system.svc:19443"
-FIXED = {"backends": [{"name": "fixed", "addresses": ["192.0.2.1"]}], "proxy": {"mode": "External"}}
+FIXED: Object = {"backends": [{"name": "fixed", "addresses": ["192.0.2.1"]}], "proxy": {"mode": "External"}}
 # Gateway API's CRD of ReferenceGrant, from its Go module.
 MODULE, SUM = "sigs.k8s.io/gateway-api@v1.4.0", "h1:ZwlNM6zOHq0h3WUX2gfByPs2yAEsy/EenYJB78jpQfQ="
 GRANTS = "config/crd/standard/gateway.networking.k8s.io_referencegrants.yaml"

@@ -23,7 +23,7 @@ from tests.cluster.outside import AUDIENCE, token
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases/steelyard-controller"
 SERVER = "steelyard-controller.steelyard-system.svc:19443"
-FIXED = {"backends": [{"name": "fixed", "addresses": ["192.0.2.1"]}], "proxy": {"mode": "External"}}
+FIXED: Object = {"backends": [{"name": "fixed", "addresses": ["192.0.2.1"]}], "proxy": {"mode": "External"}}
 
 
 def test_after_a_kill_the_lease_moves_within_twenty_seconds(operator: Operator, namespace: Namespace) -> None:
