@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.cluster.api import Cluster, Object
+from tests.cluster.api import Cluster, CommandError, Object
 from tests.cluster.traffic import Client, backend, client_pod
 
 LABELS = {"pod-security.kubernetes.io/enforce": "restricted", "steelyard.dev/test": "true"}
@@ -73,11 +73,16 @@ class Namespace:
 
     def described(self) -> str:
         """Pods, events and the last lines of every log: what a person asks for first when a test has failed."""
-        shown = [self.kubectl("get", "all,endpointslices", "-o", "wide"), self.kubectl("events")]
+        commands = [("get", "all,endpointslices", "-o", "wide"), ("events",)]
         for pod in self.list("v1/pods"):
             name = pod["metadata"]["name"]
-            logs = ("logs", name, "--all-containers", "--prefix", "--tail=40", "--ignore-errors")
-            shown.append(self.kubectl(*logs))
+            commands.append(("logs", name, "--all-containers", "--prefix", "--tail=40", "--ignore-errors"))
+        shown = []
+        for command in commands:
+            try:
+                shown.append(self.kubectl(*command))
+            except CommandError as error:  # a pod that has gone meanwhile
+                shown.append(str(error))
         return "\n".join(shown)
 
     def pods(self, **labels: str) -> set[str]:

@@ -3,52 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.cluster.api import Cluster, Object, condition
-from tests.cluster.conftest import Images
+from tests.cluster.api import Object, condition
+from tests.cluster.deployed import OWN, SERVICES, Operator, balanced
 from tests.cluster.namespace import Namespace
 
-PROJECT = Path(__file__).parents[2]
-OWN = "steelyard-system"
-SERVICES = "steelyard.dev/v1alpha1/balancedservices"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases/steelyard-controller"
-
-
-@pytest.fixture(scope="session")
-def operator(crd: Cluster, images: Images) -> Cluster:
-    """The same cluster, with two replicas of the operator of this checkout."""
-    objects = list(yaml.safe_load_all((PROJECT / "deploy" / "operator.yaml").read_text()))
-    for each in objects:
-        if each["kind"] == "Deployment":
-            container = each["spec"]["template"]["spec"]["containers"][0]
-            container["image"] = images.controller
-            container["env"][0]["value"] = images.proxy
-    crd.apply(*objects, options=("--server-side", "--force-conflicts"))
-    path = f"/apis/apps/v1/namespaces/{OWN}/deployments/steelyard-controller"
-    crd.wait(path, _rolled_out, seconds=120)
-    return crd
-
-
-def _rolled_out(deployment: Object) -> bool:
-    status = deployment.get("status", {})
-    if not deployment or status.get("observedGeneration") != deployment["metadata"]["generation"]:
-        return False
-    return [status.get(key, 0) for key in ("replicas", "updatedReplicas", "availableReplicas")] == [2, 2, 2]
-
-
-def shop(**spec: Any) -> Object:
-    defaults = {"ports": [{"port": 80}], "backends": [{"name": "stable", "service": {"name": "shop-v1"}}]}
-    return {
-        "apiVersion": "steelyard.dev/v1alpha1",
-        "kind": "BalancedService",
-        "metadata": {"name": "shop"},
-        "spec": defaults | spec,
-    }
 
 
 def reason(of: Object, kind: str) -> str:
@@ -60,9 +22,9 @@ def holder(lease: Object) -> str:
     return str(lease.get("spec", {}).get("holderIdentity") or "")
 
 
-def test_an_object_gets_its_children_and_its_status(operator: Cluster, namespace: Namespace) -> None:
+def test_an_object_gets_its_children_and_its_status(operator: Operator, namespace: Namespace) -> None:
     namespace.backend("shop-v1", replicas=2)
-    namespace.apply(shop())
+    namespace.apply(balanced())
 
     found = namespace.wait(SERVICES, "shop", lambda each: condition(each, "Ready") == "True")
 
@@ -79,9 +41,9 @@ def test_an_object_gets_its_children_and_its_status(operator: Cluster, namespace
     assert namespace.wait("v1/configmaps", "steelyard-ca", bool)["data"]["ca.crt"].startswith("-----BEGIN CERT")
 
 
-def test_status_follows_the_endpoints(operator: Cluster, namespace: Namespace) -> None:
+def test_status_follows_the_endpoints(operator: Operator, namespace: Namespace) -> None:
     namespace.backend("shop-v1", replicas=1)
-    namespace.apply(shop())
+    namespace.apply(balanced())
     namespace.wait(SERVICES, "shop", lambda each: each.get("status", {}).get("endpoints") == "1/1")
 
     namespace.kubectl("scale", "deployment/shop-v1", "--replicas=0")
@@ -91,27 +53,27 @@ def test_status_follows_the_endpoints(operator: Cluster, namespace: Namespace) -
     namespace.wait(SERVICES, "shop", lambda each: reason(each, "ResolvedRefs") == "BackendNotFound")
 
 
-def test_pods_of_a_selector_are_found_by_a_service_of_our_own(operator: Cluster, namespace: Namespace) -> None:
+def test_pods_of_a_selector_are_found_by_a_service_of_our_own(operator: Operator, namespace: Namespace) -> None:
     namespace.backend("shop-v1", replicas=2)
     labels = namespace.get("v1/services", "shop-v1")
     assert labels is not None
     backend = {"name": "pods", "selector": {"matchLabels": labels["spec"]["selector"]}, "port": 8080}
-    namespace.apply(shop(backends=[backend]))
+    namespace.apply(balanced(backends=[backend]))
 
     namespace.wait(SERVICES, "shop", lambda each: each.get("status", {}).get("endpoints") == "2/2")
 
 
-def test_nothing_is_written_while_nothing_changes(operator: Cluster, namespace: Namespace) -> None:
-    namespace.apply(shop(backends=[{"name": "fixed", "addresses": ["192.0.2.1"]}], proxy={"mode": "External"}))
+def test_nothing_is_written_while_nothing_changes(operator: Operator, namespace: Namespace) -> None:
+    namespace.apply(balanced(backends=[{"name": "fixed", "addresses": ["192.0.2.1"]}], proxy={"mode": "External"}))
     found = namespace.wait(SERVICES, "shop", lambda each: condition(each, "Programmed") == "True")
     version = found["metadata"]["resourceVersion"]
 
-    events = list(operator.watch(namespace.path(SERVICES), 5, resourceVersion=version))
+    events = list(namespace.cluster.watch(namespace.path(SERVICES), 5, resourceVersion=version))
 
     assert events == []
 
 
-def test_what_is_not_ours_is_never_touched(operator: Cluster, namespace: Namespace) -> None:
+def test_what_is_not_ours_is_never_touched(operator: Operator, namespace: Namespace) -> None:
     theirs = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -120,7 +82,7 @@ def test_what_is_not_ours_is_never_touched(operator: Cluster, namespace: Namespa
     }
     namespace.apply(theirs)
     before = namespace.get("v1/services", "shop")
-    namespace.apply(shop())
+    namespace.apply(balanced())
 
     namespace.wait(SERVICES, "shop", lambda each: reason(each, "Accepted") == "Conflict")
 
@@ -132,8 +94,8 @@ def test_what_is_not_ours_is_never_touched(operator: Cluster, namespace: Namespa
     namespace.wait("v1/services", "shop", lambda each: each.get("spec", {}).get("ports", [{}])[0].get("port") == 80)
 
 
-def test_drift_is_mended_and_what_others_add_is_left(operator: Cluster, namespace: Namespace) -> None:
-    namespace.apply(shop())
+def test_drift_is_mended_and_what_others_add_is_left(operator: Operator, namespace: Namespace) -> None:
+    namespace.apply(balanced())
     namespace.wait("apps/v1/deployments", "shop-lb", bool)
 
     namespace.kubectl("label", "deployment/shop-lb", "team=red")
@@ -143,11 +105,11 @@ def test_drift_is_mended_and_what_others_add_is_left(operator: Cluster, namespac
     assert mended["metadata"]["labels"]["team"] == "red"
 
 
-def test_another_mode_takes_the_children_away(operator: Cluster, namespace: Namespace) -> None:
-    namespace.apply(shop())
+def test_another_mode_takes_the_children_away(operator: Operator, namespace: Namespace) -> None:
+    namespace.apply(balanced())
     namespace.wait("policy/v1/poddisruptionbudgets", "shop-lb", bool)
 
-    namespace.apply(shop(proxy={"mode": "External"}))
+    namespace.apply(balanced(proxy={"mode": "External"}))
 
     for resource, name in (
         ("apps/v1/deployments", "shop-lb"),
@@ -158,8 +120,8 @@ def test_another_mode_takes_the_children_away(operator: Cluster, namespace: Name
         namespace.wait(resource, name, lambda each: not each)
 
 
-def test_a_foreground_deletion_ends_and_leaves_nothing(operator: Cluster, namespace: Namespace) -> None:
-    namespace.apply(shop())
+def test_a_foreground_deletion_ends_and_leaves_nothing(operator: Operator, namespace: Namespace) -> None:
+    namespace.apply(balanced())
     first = namespace.wait("apps/v1/deployments", "shop-lb", bool)
 
     namespace.kubectl("delete", "bsvc/shop", "--cascade=foreground", "--timeout=60s", timeout=70)
@@ -171,12 +133,12 @@ def test_a_foreground_deletion_ends_and_leaves_nothing(operator: Cluster, namesp
     assert first["metadata"]["ownerReferences"][0]["blockOwnerDeletion"]
 
 
-def test_an_object_made_anew_under_its_name_gets_children_of_its_own(operator: Cluster, namespace: Namespace) -> None:
-    namespace.apply(shop())
+def test_an_object_made_anew_under_its_name_gets_children_of_its_own(operator: Operator, namespace: Namespace) -> None:
+    namespace.apply(balanced())
     first = namespace.wait("apps/v1/deployments", "shop-lb", bool)
     namespace.kubectl("delete", "bsvc/shop", "--wait=false")
     namespace.wait(SERVICES, "shop", lambda each: not each)
-    namespace.apply(shop())
+    namespace.apply(balanced())
     owner = namespace.get(SERVICES, "shop")
     assert owner is not None
 
@@ -190,14 +152,14 @@ def test_an_object_made_anew_under_its_name_gets_children_of_its_own(operator: C
     namespace.wait(SERVICES, "shop", lambda each: condition(each, "Accepted") == "True")
 
 
-def test_a_transition_is_an_event(operator: Cluster, namespace: Namespace) -> None:
+def test_a_transition_is_an_event(operator: Operator, namespace: Namespace) -> None:
     namespace.backend("shop-v1", replicas=1)
-    namespace.apply(shop())
+    namespace.apply(balanced())
     namespace.wait(SERVICES, "shop", lambda each: condition(each, "Ready") == "True")
     namespace.kubectl("delete", "service/shop-v1")
     namespace.wait(SERVICES, "shop", lambda each: reason(each, "ResolvedRefs") == "BackendNotFound")
 
-    for event in operator.watch(namespace.path("events.k8s.io/v1/events"), 30):
+    for event in namespace.cluster.watch(namespace.path("events.k8s.io/v1/events"), 30):
         if event["object"]["reason"] == "BackendNotFound":
             break
     else:
@@ -206,19 +168,19 @@ def test_a_transition_is_an_event(operator: Cluster, namespace: Namespace) -> No
     assert event["object"]["type"] == "Warning"
 
 
-def test_a_stopped_leader_hands_over(operator: Cluster, namespace: Namespace) -> None:
-    first = holder(operator.wait(LEASE, holder))
+def test_a_stopped_leader_hands_over(operator: Operator, namespace: Namespace) -> None:
+    first = holder(namespace.cluster.wait(LEASE, holder))
     pod = first.partition("@")[0].rpartition("-")[0]
 
-    operator.kubectl("-n", OWN, "delete", "pod", pod, "--wait=false")
-    lease = operator.wait(LEASE, lambda each: holder(each) not in ("", first), seconds=12)
+    operator.kubectl("delete", "pod", pod, "--wait=false")
+    lease = namespace.cluster.wait(LEASE, lambda each: holder(each) not in ("", first), seconds=12)
 
     assert lease["spec"]["leaseTransitions"] >= 1
-    namespace.apply(shop())
+    namespace.apply(balanced())
     namespace.wait("apps/v1/deployments", "shop-lb", bool)
 
 
-def test_the_operator_warns_of_nothing_such_as_a_missing_permission(operator: Cluster) -> None:
+def test_the_operator_warns_of_nothing_such_as_a_missing_permission(operator: Operator) -> None:
     logs = operator.kubectl(
         "-n", OWN, "logs", "-l", "app.kubernetes.io/component=controller", "--tail=-1", "--ignore-errors"
     )
@@ -228,9 +190,9 @@ def test_the_operator_warns_of_nothing_such_as_a_missing_permission(operator: Cl
     assert wrong == []
 
 
-def test_traffic_flows_once_the_proxies_have_acknowledged(operator: Cluster, namespace: Namespace) -> None:
+def test_traffic_flows_once_the_proxies_have_acknowledged(operator: Operator, namespace: Namespace) -> None:
     namespace.backend("shop-v1", replicas=2)
-    namespace.apply(shop())
+    namespace.apply(balanced())
     found = namespace.wait(SERVICES, "shop", lambda each: _proxies(each).get("programmed") == 2, seconds=90)
     client = namespace.client()
 
@@ -243,14 +205,14 @@ def test_traffic_flows_once_the_proxies_have_acknowledged(operator: Cluster, nam
 
 
 def test_from_gateway_to_sidecar_the_service_names_pods_and_only_living_ones(
-    operator: Cluster, namespace: Namespace
+    operator: Operator, namespace: Namespace
 ) -> None:
     namespace.backend("shop-v1", replicas=2)
-    namespace.apply(shop())
+    namespace.apply(balanced())
     namespace.wait(SERVICES, "shop", lambda each: _proxies(each).get("programmed") == 2, seconds=90)
     client = namespace.client()
 
-    namespace.apply(shop(proxy={"mode": "Sidecar"}))
+    namespace.apply(balanced(proxy={"mode": "Sidecar"}))
     namespace.wait("v1/services", "shop", lambda each: each and "selector" not in each["spec"])
     namespace.wait("apps/v1/deployments", "shop-lb", lambda each: not each)
     pods = {each["metadata"]["name"] for each in namespace.list("v1/pods", app="shop-v1")}

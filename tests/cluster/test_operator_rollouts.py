@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.cluster.api import Cluster
 from tests.cluster.deployed import Operator, balanced, patch, programmed
 from tests.cluster.namespace import Namespace
@@ -16,6 +18,7 @@ from tests.cluster.traffic import Client
 
 SHOP = "http://shop/"
 HALF = ("--rate", "100", "--concurrency", "64")
+pytestmark = pytest.mark.timeout(240, func_only=True)  # several rounds of pods, each with its grace period
 PROXIES = {"steelyard.dev/balancedservice": "shop"}
 
 
