@@ -35,7 +35,7 @@ def inform(exchange: Exchange, head: ResponseHead) -> None:
     exchange.front.write(head.forward(False, exchange.request_id, exchange.plane.date))
 
 
-def answered(exchange: Exchange, head: ResponseHead, status: int, now: float, *, plain: bool) -> None:
+def answered(exchange: Exchange, head: ResponseHead, status: int, now: float, plain: bool) -> None:
     """The final head is here: decide. `plain`: `head.plain`."""
     attempt, request, upload, route = exchange.attempt, exchange.head, exchange.upload, exchange.route
     assert attempt is not None
@@ -115,9 +115,11 @@ def complete(exchange: Exchange, rest: bytes, now: float) -> None:
     assert attempt is not None
     assert response is not None
     whole = upload is None or upload.ended
-    attempt.complete(now, reusable=whole and response.keep_alive and not rest)
+    reusable = whole and response.keep_alive and not rest
+    # Positional on this path: an argument by name costs a call 30 ns.
+    attempt.complete(now, reusable)
     exchange.end(CLASSES[response.status // 100], now)
-    exchange.front.served(now, close=exchange.close, unread=not whole)
+    exchange.front.served(now, exchange.close, not whole)
 
 
 def open_tunnel(exchange: Exchange, attempt: Attempt, head: ResponseHead) -> None:

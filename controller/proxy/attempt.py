@@ -58,7 +58,7 @@ class Attempt:
         self._expecting: asyncio.TimerHandle | None = None
         node.start(now)
 
-    def start(self, *, fresh: bool) -> None:
+    def start(self, fresh: bool) -> None:
         """Go: at once over an idle connection, else over a new one."""
         exchange, now = self.exchange, self.began
         per_try = exchange.route.retries.per_try_timeout
@@ -145,7 +145,7 @@ class Attempt:
         self.node.answered(now, self.kind, now - self.began, retry_after if retry_after >= 0 else None)
         if not plain and head.keep_alive_timeout > 0:
             self.pool.learn_keep_alive(head.keep_alive_timeout)
-        answering.answered(self.exchange, head, status, now, plain=plain)
+        answering.answered(self.exchange, head, status, now, plain)
 
     def upstream_ended(self, clean: bool) -> None:
         """FIN (`clean`) or RST; the connection is lost to us."""
@@ -189,7 +189,7 @@ class Attempt:
 
     # The end.
 
-    def complete(self, now: float, *, reusable: bool) -> None:
+    def complete(self, now: float, reusable: bool) -> None:
         """The response is whole."""
         self.over = True
         connection, self.connection = self.connection, None

@@ -180,20 +180,20 @@ class Exchange:
             endings.answer(self, self.route.none)
             return
         if node is not None:
-            self.go(node, how="affinity" if bound else "")
+            self.go(node, False, "affinity" if bound else "")
         elif self.lane.queue.put(self):
             self.front.deadline = self.until
         else:
             endings.answer(self, causes.QUEUE_FULL)
 
-    def go(self, node: Node, *, fresh: bool = False, how: str = "") -> None:
+    def go(self, node: Node, fresh: bool = False, how: str = "") -> None:
         """`how`: why to this one, if not by the algorithm's choice."""
         if self.decision is not None:
             self.decision.note(self, how)
         self.tries += 1
         pool = self.pool = self.lane.pool(node)
         attempt = self.attempt = Attempt(self, node, pool, monotonic())
-        attempt.start(fresh=fresh)
+        attempt.start(fresh)
 
     def failed(self, cause: Cause) -> None:
         """The attempt got no final head: try again, or tell the client."""

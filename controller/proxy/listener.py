@@ -39,7 +39,7 @@ class Front(asyncio.Protocol):
     # fmt: off
     __slots__ = (
         "_blocked", "_closing", "_discarded", "_heading", "_lingering", "_partial", "_paused",
-        "_pipelined", "_reader", "deadline", "exchange", "full", "lane", "limits",
+        "_pipelined", "_reader", "_since", "deadline", "exchange", "full", "lane", "limits",
         "open", "peer", "plane", "transport",
     )
     # fmt: on
@@ -59,6 +59,7 @@ class Front(asyncio.Protocol):
         self._heading = True  # a head is being waited for with `requestHeaders`, not idly
         self._partial = 0  # bytes of an unfinished head
         self._blocked = 0  # bytes that the client hasn't read
+        self._since = 0.0  # when what is held last became less, or began to be held
         self._paused = 0
         self._pipelined = b""
         self._closing = False
@@ -75,7 +76,7 @@ class Front(asyncio.Protocol):
         plane.fronts.add(self)
         lane.connections += 1
         self.deadline = monotonic() + lane.route.timeouts.request_headers
-        if lane.connections > lane.route.limits.max_connections or len(plane.fronts) > plane.client_room:
+        if lane.clients > lane.route.limits.max_connections or len(plane.fronts) > plane.client_room:
             self._turn_away()
 
     def data_received(self, data: bytes) -> None:
@@ -134,6 +135,8 @@ class Front(asyncio.Protocol):
             exchange = self.exchange = Exchange(self, head)
             exchange.begin()
         elif head is None:
+            if not self._partial:
+                self._since = monotonic()
             self._partial += len(data)
             self.plane.memory.held += len(data)
             if not self.plane.memory.may_hold():
@@ -165,7 +168,7 @@ class Front(asyncio.Protocol):
         self.plane.memory.held -= len(data)
         return data
 
-    def served(self, now: float, *, close: bool, unread: bool) -> None:
+    def served(self, now: float, close: bool, unread: bool) -> None:
         """The exchange is over and its answer written. `unread`: the client may still be sending its body."""
         if not self.open:
             return
@@ -207,6 +210,7 @@ class Front(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.full = True
         self._blocked = self.transport.get_write_buffer_size()
+        self._since = monotonic()
         self.plane.memory.held += self._blocked
         if self.exchange is not None:
             guarded(self, self.exchange.client_full)
@@ -221,6 +225,32 @@ class Front(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self.open:  # uvloop raises on a closed transport
             self.transport.write(data)
+
+    # Short of memory.
+
+    @property
+    def holds(self) -> int:
+        """Bytes of an unfinished head, and of answers that the client hasn't read."""
+        return self._partial + self._blocked
+
+    def moved(self, now: float) -> float:
+        """When the client last made it less, as far as that was looked at."""
+        if self._blocked:
+            left = self.transport.get_write_buffer_size()
+            if left < self._blocked:
+                self.plane.memory.held -= self._blocked - left
+                self._blocked, self._since = left, now
+        return self._since
+
+    def shed(self) -> None:
+        """Give up the client, since others need what it holds."""
+        if self.exchange is not None:
+            endings.drop(self.exchange, causes.CLIENT_SLOW)
+        elif self._closing:
+            self.transport.abort()
+        elif self._partial:
+            self._refuse(causes.MEMORY)
+            self._stop_lingering()
 
     # The end.
 
