@@ -7,16 +7,19 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from aiohttp import ClientSession, web
 
 from controller.children import ChildSettings
 from controller.injection import InjectionSettings
-from controller.kube.askers import Askers, asker_record
+from controller.kube.api import load
+from controller.kube.askers import Asker, Askers, asker_record
 from controller.kube.events import Said
 from controller.kube.injector import PATH, Injector, WebhookConfiguration
+from controller.kube.operator import Operator, Proxies, Scope
+from controller.kube.reconciler import Desired
 from controller.kube.reflector import Reflector
 from controller.kube.resources import ASKING_PODS
 from controller.translate import Inputs, gather
@@ -190,3 +193,47 @@ async def test_each_pod_without_its_sidecar_is_told_of_once() -> None:
     assert askers.has("store", "with", "u-1")
     assert not askers.has("store", "with", "u-2")
     assert not askers.has("store", "going", "u-3")
+
+
+class Account(NamedTuple):
+    namespace: str
+    account: str
+    pod: str = ""
+    pod_uid: str = ""
+
+
+@asynccontextmanager
+async def operator(*, injection: bool) -> AsyncIterator[Operator]:
+    """One that has heard of a Sidecar, a Gateway and an External object, and of the pod `client`."""
+    fake = FakeApi()
+    proxies = Proxies(put=lambda _: None, gone=lambda _: None, synced=lambda: None, reports={})
+    desired = Desired(children=lambda *_: [], shared=lambda *_: [])
+    async with serving(fake) as api:
+        scope = Scope(namespace="ours", identity="me", injection=injection)
+        found = Operator(api, load, scope, proxies, desired)
+        for mode in ("Sidecar", "Gateway", "External"):
+            found.store.event("ADDED", balanced(mode.lower(), proxy={"mode": mode}))
+        if found.askers is not None:
+            found.askers.table.put(("store", "client"), Asker("u-1", injected=True))
+        yield found
+
+
+async def test_a_sidecar_is_served_its_namespaces_objects_whatever_their_mode_is_by_now() -> None:
+    client = Account("store", "default", "client", "u-1")
+    async with operator(injection=True) as found:
+        for name in ("sidecar", "gateway", "external", "deleted"):
+            assert await found.may_read(client, ("store", name))
+        assert not await found.may_read(client, ("elsewhere", "sidecar"))
+
+
+async def test_a_pod_that_does_not_ask_is_served_no_sidecars_object() -> None:
+    async with operator(injection=True) as found:
+        for stranger in (Account("store", "default"), Account("store", "default", "client", "u-2")):
+            assert not await found.may_read(stranger, ("store", "sidecar"))
+            assert not await found.may_read(stranger, ("store", "gateway"))
+            assert await found.may_read(stranger, ("store", "external"))
+
+
+async def test_without_injection_any_account_of_the_namespace_may_be_a_sidecars() -> None:
+    async with operator(injection=False) as found:
+        assert await found.may_read(Account("store", "default"), ("store", "sidecar"))
