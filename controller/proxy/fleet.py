@@ -11,40 +11,27 @@ import asyncio
 import logging
 import os
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from mmap import mmap
 
 from msgspec.structs import replace
 
-from controller.balancing.affinity import Keys
 from controller.balancing.locality import Place
-from controller.balancing.node import Kind, Node
 from controller.model.snapshot import Snapshot
 from controller.proxy import counting
 from controller.proxy.block import Block, Slots
 from controller.proxy.drain import terms
-from controller.proxy.hosting import Address, address_of, listeners
-from controller.proxy.messages import (
-    Apply,
-    Begin,
-    Forget,
-    FromWorker,
-    Heard,
-    Leave,
-    Message,
-    Placed,
-    Rekey,
-    Report,
-    Stand,
-)
+from controller.proxy.hosting import Address, address_of
+from controller.proxy.leading import LedUpstreams
+from controller.proxy.listening import Listeners
+from controller.proxy.messages import Apply, Begin, Forget, FromWorker, Heard, Leave, Message, Report, Stand
 from controller.proxy.seat import Seat
-from controller.proxy.sharing import Deciding
+from controller.proxy.sharing import CLIENTS, Deciding
+from controller.proxy.sidecar import Withdrawn
 from controller.proxy.subordinate import Subordinate
-from controller.proxy.timers import LoopTimers
 from controller.proxy.upstream import Upstream
-from controller.proxy.upstreams import Key, Upstreams
+from controller.proxy.upstreams import Key
 from controller.settings import ProxySettings
 from controller.telemetry import Gauges, Telemetry
 
@@ -75,7 +62,7 @@ class Fleet:
         self.upstreams.on_ejected = lambda upstream, cause: telemetry.ejected(upstream.service, cause)
         self.upstreams.on_verdict = lambda upstream, healthy: telemetry.judged(upstream.service, healthy=healthy)
         self.workers: dict[int, Subordinate] = {}
-        self._listeners: dict[Address, list[socket.socket]] = {}
+        self._listeners = Listeners(settings.workers, settings.backlog)
         self._addresses: dict[Key, tuple[Address, ...]] = {}
         self._number = 0  # of the latest change
         self._changing = asyncio.Lock()
@@ -99,21 +86,22 @@ class Fleet:
                 return False
             addresses = tuple(address_of(snapshot, port, self.settings) for port in snapshot.ports)
             fresh = [address for address in addresses if address not in self._listeners]
-            self._listeners |= listeners(fresh, self.settings.workers, self.settings.backlog)
+            self._listeners.listen(fresh)
+            names = {upstream.name for upstream in self.upstreams.of(snapshot.key)}
             self.upstreams.apply(snapshot)
-            for port in snapshot.ports:
-                self.upstreams.of(snapshot.key, port.name).on_standing = self._stood
+            for name in names - {upstream.name for upstream in self.upstreams.of(snapshot.key)}:
+                self._slots.retire(name, (), self._number + 1)
             self.telemetry.config_applied += 1
             self.snapshots[snapshot.key] = (snapshot, version, time.time())
             before, self._addresses[snapshot.key] = self._addresses.get(snapshot.key, ()), addresses
             await self._put(snapshot.key, tuple(fresh))
-            self._close_listeners(set(before) - set(addresses))
+            self._listeners.close(set(before) - set(addresses))
             return True
 
     async def forget(self, key: Key) -> None:
         """The object is gone: its ports close, and what is in flight has its drain."""
         async with self._changing:
-            names = [upstream.name for upstream in self.upstreams if upstream.snapshot.key == key]
+            names = [upstream.name for upstream in self.upstreams.of(key)]
             self.upstreams.forget(key)
             self.snapshots.pop(key, None)
             self._number += 1
@@ -121,33 +109,33 @@ class Fleet:
                 self._slots.retire(name, (), self._number)
             self.broadcast(Forget(self._number, key))
             await self._done()
-            self._close_listeners(set(self._addresses.pop(key, ())))
+            self._listeners.close(self._addresses.pop(key, ()))
 
     async def _put(self, key: Key, fresh: tuple[Address, ...] = ()) -> None:
         """Send the object's state to every worker, and wait until it is in force."""
         self._number += 1
-        for upstream in self.upstreams:
-            if upstream.snapshot.key == key:
-                self._slots.retire(upstream.name, {node.id for node in upstream.nodes}, self._number)
+        for upstream in self.upstreams.of(key):
+            self._slots.take(upstream.name, CLIENTS)
+            self._slots.retire(upstream.name, {CLIENTS, *(node.id for node in upstream.nodes)}, self._number)
         message = self._state(key, fresh)
         for worker in self._synced():
             self._send_state(worker, message)
         await self._done()
 
     def _state(self, key: Key, addresses: tuple[Address, ...]) -> Apply:
-        names = [upstream.name for upstream in self.upstreams if upstream.snapshot.key == key]
         keys = self.upstreams.keys_of(key)
         return Apply(
             number=self._number,
             snapshot=self.upstreams.filled(key),
+            withdrawn=isinstance(self.snapshots[key][0], Withdrawn),
             keys=(keys.current, keys.previous),
-            slots={name: self._slots.of(name) for name in names},
+            slots={upstream.name: self._slots.of(upstream.name) for upstream in self.upstreams.of(key)},
             addresses=addresses,
         )
 
     def _send_state(self, worker: Subordinate, message: Apply) -> None:
         if message.addresses:
-            worker.send_listeners([self._listeners[address][worker.index] for address in message.addresses])
+            worker.send_listeners(self._listeners.of(worker.index, message.addresses))
         worker.send(message)
 
     async def _done(self) -> None:
@@ -158,11 +146,6 @@ class Fleet:
 
     def _synced(self) -> list[Subordinate]:
         return [worker for worker in self.workers.values() if worker.synced]
-
-    def _close_listeners(self, addresses: set[Address]) -> None:
-        for address in addresses:
-            for sock in self._listeners.pop(address):
-                sock.close()
 
     # What the parent learns and decides between snapshots.
 
@@ -182,20 +165,11 @@ class Fleet:
         for worker in self.workers.values():
             worker.send(message)
 
-    def _stood(self, upstream: Upstream) -> None:
-        self.broadcast(Stand(upstream.name, upstream.standings()))
-
     def _hear(self, index: int, message: FromWorker) -> None:
         if isinstance(message, Report):
             self._latest[index] = message
         elif isinstance(message, Heard):
-            upstreams = {upstream.name: upstream for upstream in self.upstreams}
-            for name, identity, now, kind, seconds, good in message.outcomes:
-                node = upstreams[name].find(identity) if name in upstreams else None
-                if node is not None:
-                    if kind != Kind.OK.value:
-                        self._deciding.hear(node, index, good)
-                    upstreams[name].outlier.observe(node, now, Kind(kind), seconds, None)
+            self.upstreams.hear(index, message)
 
     # The workers.
 
@@ -237,9 +211,8 @@ class Fleet:
         async with self._changing:
             for key in self.snapshots:
                 self._send_state(worker, self._state(key, self._addresses[key]))
-                for upstream in self.upstreams:
-                    if upstream.snapshot.key == key:
-                        worker.send(Stand(upstream.name, upstream.standings()))
+                for upstream in self.upstreams.of(key):
+                    worker.send(Stand(upstream.name, upstream.standings()))
                 await worker.done(self._number, ANSWER)
             worker.synced = not worker.gone
         log.info("worker serves", extra={"worker": worker.index, "pid": worker.pid})
@@ -291,7 +264,7 @@ class Fleet:
         self.broadcast(Leave())
         hurrying = self.loop.create_task(self._hurry(hurry), name="hurry")
         # The workers' own copies close at the same time: closing the last one resets what is in its accept queue.
-        closing = self.loop.call_later(grace, self._close_listeners, set(self._listeners))
+        closing = self.loop.call_later(grace, self._listeners.close_all)
         try:
             async with asyncio.timeout(grace + patience + 2 * self.settings.flush):
                 while self.workers:
@@ -311,7 +284,7 @@ class Fleet:
         self.broadcast(Leave())
 
     async def stop_listening(self) -> None:
-        self._close_listeners(set(self._listeners))
+        self._listeners.close_all()
 
     def close(self) -> None:
         """Release what is left."""
@@ -324,29 +297,3 @@ class Fleet:
 
     def __repr__(self) -> str:
         return f"<Fleet services={len(self.snapshots)} workers={len(self._synced())}/{self.settings.workers}>"
-
-
-class LedUpstreams(Upstreams):
-    """The parent's: nothing is picked here, and what changes them goes on to the workers."""
-
-    def __init__(self, seat: Seat, fleet: Fleet, deciding: Deciding) -> None:
-        super().__init__(seat, LoopTimers(), _nothing, _nothing, deciding)
-        self._fleet = fleet
-
-    def of(self, key: Key, port: str) -> Upstream:
-        return self._ports[key][port]
-
-    def rekey(self, key: Key, keys: Keys) -> None:
-        super().rekey(key, keys)
-        self._fleet.broadcast(Rekey(key, (keys.current, keys.previous)))
-
-    def place(self, place: Place) -> None:
-        super().place(place)
-        self._fleet.broadcast(Placed(place.zone, place.node))
-
-    def changed_answers(self, key: Key) -> None:
-        self._fleet.push(key)
-
-
-def _nothing(upstream: Upstream, node: Node) -> None:
-    """No connections and no clocks are here."""

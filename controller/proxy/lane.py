@@ -55,6 +55,12 @@ class Lane:
         self._clocks: dict[Node, asyncio.TimerHandle] = {}
         upstream.on_free = self.queue.wake
 
+    @property
+    def clients(self) -> int:
+        """Client connections in the whole pod."""
+        sharing = self.plane.sharing
+        return self.connections if sharing is None else sharing.clients(self.upstream.name, self.connections)
+
     def apply(self, route: Route) -> None:
         """A new snapshot: for the requests that begin from now on."""
         self.route = route

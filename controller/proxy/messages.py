@@ -44,6 +44,7 @@ class Apply(Message, frozen=True):
     keys: tuple[bytes, bytes | None]
     slots: SlotMap
     addresses: tuple[tuple[str, int], ...] = ()
+    withdrawn: bool = False  # the snapshot is of an object that is gone
 
 
 class Forget(Message, frozen=True):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Protocol
 
 from controller.balancing.node import FAILURES, Kind, Node, Observer
+from controller.balancing.picker import PickRequest
 from controller.model.endpoints import Endpoint
 from controller.proxy.block import Block, Slots
 
+CLIENTS = ""  # no endpoint's identity: the slot where an upstream's client connections are counted
 OTHERS_AGE = 0.005  # seconds that full scans may use old sums of the other workers for: the sum costs 0.1 µs a node
 
 
@@ -21,6 +24,10 @@ class Sharing(Protocol):
         """The endpoint is listed again; its slot may have gone to another meanwhile."""
         ...
 
+    def clients(self, upstream: str, here: int) -> int:
+        """Client connections in the whole pod, of which so many are `here`."""
+        ...
+
     def observer(self, upstream: str) -> Observer | None:
         """Who hears of answers in the ejection's place; None: the ejection itself does."""
         ...
@@ -28,6 +35,21 @@ class Sharing(Protocol):
     def answers(self, node: Node) -> tuple[int, int] | None:
         """The pod's `ok` and `total` since the last call; None where this process doesn't judge."""
         ...
+
+
+def fresh(pick: Callable[[PickRequest], Node], nodes: Iterable[Node]) -> Callable[[PickRequest], Node]:
+    """The same pick, over loads of the other workers that are not too old. `nodes`: a live view of them."""
+    stamp = -inf
+
+    def fresh_pick(request: PickRequest) -> Node:
+        nonlocal stamp
+        if request.now - stamp >= OTHERS_AGE:
+            stamp = request.now
+            for node in nodes:
+                node.refresh()
+        return pick(request)
+
+    return fresh_pick
 
 
 class SharedNode(Node):
@@ -115,6 +137,13 @@ class Carrying:
         if isinstance(node, SharedNode) and slot is not None:
             node.slot = slot  # another one only if nothing was in flight on it anywhere
 
+    def clients(self, upstream: str, here: int) -> int:
+        slot = self._slots.get(upstream, {}).get(CLIENTS)
+        if slot is None:
+            return here
+        self._block.inflight[self._worker][slot] = here
+        return self._block.in_flight(slot)
+
     def observer(self, upstream: str) -> Observer:
         ok, total, tell = self._block.ok[self._worker], self._block.total[self._worker], self._tell
 
@@ -156,6 +185,9 @@ class Deciding:
             node.slot = slot
             node.base = self._block.answers(slot)
             node.good = node.base[0]
+
+    def clients(self, upstream: str, here: int) -> int:
+        return here
 
     def observer(self, upstream: str) -> None:
         return None

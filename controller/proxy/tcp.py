@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from math import inf
-from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +20,7 @@ from controller.balancing.picker import NoEndpoints, PickRequest
 from controller.proxy import causes, retries
 from controller.proxy.causes import Cause
 from controller.proxy.connections import reset
+from controller.proxy.tcp_socket import Dialled, has_left, prepare
 from controller.proxy.tunnel import Tunnel
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CLOSED = 7  # TCP_CLOSE of the kernel's tcp_states.h: reset, or timed out
-
 
 class TcpFront(asyncio.BufferedProtocol):
     """One client connection, from the accept to the end of both sides.
@@ -38,32 +36,13 @@ class TcpFront(asyncio.BufferedProtocol):
     Under uvloop a pause takes hold only after the first read: a buffer of one byte leaves the rest in the kernel.
     """
 
+    # fmt: off
     __slots__ = (
-        "_buffer",
-        "_connecting",
-        "_early",
-        "_ended",
-        "_outcome",
-        "_over",
-        "_pauses",
-        "_pick",
-        "_retry",
-        "_started",
-        "_tried",
-        "_tunnel",
-        "began",
-        "carried",
-        "connected_after",
-        "deadline",
-        "lane",
-        "node",
-        "peer",
-        "plane",
-        "pool",
-        "route",
-        "transport",
-        "tries",
+        "_buffer", "_connecting", "_early", "_ended", "_outcome", "_over", "_pauses", "_pick", "_retry",
+        "_started", "_tried", "_tunnel", "began", "carried", "connected_after", "deadline", "lane", "node",
+        "peer", "plane", "pool", "route", "transport", "tries",
     )
+    # fmt: on
 
     transport: asyncio.Transport
 
@@ -98,13 +77,13 @@ class TcpFront(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         plane, lane = self.plane, self.lane
-        self._prepare(self.transport)
+        prepare(self.transport, plane.settings)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0].removeprefix("::ffff:").partition("%")[0] if peer else "0.0.0.0"  # noqa: S104 - it left
         plane.fronts.add(self)
         lane.connections += 1
         plane.loop.call_soon(self._pause)
-        if lane.connections > self.route.limits.max_connections or len(plane.fronts) > plane.client_room:
+        if lane.clients > self.route.limits.max_connections or len(plane.fronts) > plane.client_room:
             plane.telemetry.refused_connections += 1
             self.refuse(causes.CONNECTIONS)
         elif not plane.memory.may_serve():
@@ -114,14 +93,6 @@ class TcpFront(asyncio.BufferedProtocol):
                 self._pick.key = self.route.address_key(self.peer)
             lane.upstream.budget.attempt(self.began)
             self.attempt_next()
-
-    def _prepare(self, transport: asyncio.Transport) -> None:
-        settings = self.plane.settings
-        transport.set_write_buffer_limits(settings.write_high, settings.write_low)
-        sock = transport.get_extra_info("socket")
-        sock.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
-        for option, value in zip((TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT), settings.tcp_keepalive, strict=True):
-            sock.setsockopt(IPPROTO_TCP, option, value)
 
     def _pause(self) -> None:
         if self._tunnel is None and not self.transport.is_closing():
@@ -149,7 +120,7 @@ class TcpFront(asyncio.BufferedProtocol):
 
     def attempt_next(self) -> None:
         """Pick an endpoint and connect, or wait until one has a free slot."""
-        if self._left():
+        if has_left(self.transport):
             self.transport.abort()
             return
         try:
@@ -168,10 +139,6 @@ class TcpFront(asyncio.BufferedProtocol):
         """Look at the client at each tick: while nothing is read, its reset is told by no event."""
         self.deadline = 0.0
 
-    def _left(self) -> bool:
-        sock = self.transport.get_extra_info("socket")
-        return self.transport.is_closing() or sock.getsockopt(IPPROTO_TCP, TCP_INFO, 1)[0] == CLOSED
-
     def _go(self, node: Node) -> None:
         self.tries += 1
         self.node = node
@@ -186,7 +153,9 @@ class TcpFront(asyncio.BufferedProtocol):
         endpoint = node.endpoint
         try:
             async with asyncio.timeout(self.route.timeouts.connect):
-                await self.plane.loop.create_connection(lambda: Dialled(self), endpoint.address, endpoint.port)
+                await self.plane.loop.create_connection(
+                    lambda: Dialled(self.connected), endpoint.address, endpoint.port
+                )
         except OSError as error:  # TimeoutError is one
             self._connecting = None
             if self._tunnel is None:
@@ -202,7 +171,7 @@ class TcpFront(asyncio.BufferedProtocol):
             return
         now = monotonic()
         self.connected_after = now - self.began
-        self._prepare(backend)
+        prepare(backend, self.plane.settings)
         node.answered(now, Kind.OK, now - self._started)
         self.deadline = now + self.route.timeouts.tcp_idle
         self._tunnel = Tunnel(self.transport, backend, self._tunnel_ended, self.plane.memory)
@@ -260,7 +229,7 @@ class TcpFront(asyncio.BufferedProtocol):
     def expire(self, now: float) -> None:
         tunnel = self._tunnel
         if tunnel is None:
-            if self._left():
+            if has_left(self.transport):
                 self.transport.abort()
         elif now - tunnel.seen >= self.route.timeouts.tcp_idle:
             self._outcome = causes.SILENT
@@ -332,15 +301,3 @@ class TcpFront(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         state = "carrying" if self._tunnel is not None else "over" if self._over else "waiting"
         return f"<TcpFront {self.peer} {state}>"
-
-
-class Dialled(asyncio.Protocol):
-    """A new connection to an endpoint, until the tunnel takes it, which is before its first byte."""
-
-    __slots__ = ("_front",)
-
-    def __init__(self, front: TcpFront) -> None:
-        self._front = front
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._front.connected(cast(asyncio.Transport, transport))

@@ -17,14 +17,13 @@ from controller.balancing.latency import Latency
 from controller.balancing.locality import Place
 from controller.balancing.node import Node, Observer
 from controller.balancing.outlier import INTERVAL, Outlier
-from controller.balancing.picker import PickRequest
 from controller.balancing.retry_budget import RetryBudget
 from controller.model.endpoints import Endpoint
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.membership import Membership, settle
 from controller.proxy.pickers import NOTHING, Pick, Pickers
 from controller.proxy.seat import Seat
-from controller.proxy.sharing import OTHERS_AGE, Sharing
+from controller.proxy.sharing import Sharing, fresh
 from controller.proxy.timers import Timer, Timers
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,6 @@ class Upstream:
         self.on_verdict: Callable[[Upstream, bool], None] | None = None  # an active check's, that was another before
         self.chosen = NOTHING
         self._sharing = sharing
-        self._refreshed = -inf
         self._place = seat.place
         self._timers = timers
         self._random = seat.random(self.name)
@@ -239,21 +237,9 @@ class Upstream:
             self.on_free()
 
     def _installed(self, pick: Pick, full: bool) -> None:
-        self.pick, self.full = pick if self._sharing is None else self._fresh(pick), full
+        self.pick, self.full = pick if self._sharing is None else fresh(pick, self), full
         if self.on_free is not None:
             self.on_free()
-
-    def _fresh(self, pick: Pick) -> Pick:
-        """The same pick, over loads of the other workers that are not too old."""
-
-        def fresh(request: PickRequest) -> Node:
-            if request.now - self._refreshed >= OTHERS_AGE:
-                self._refreshed = request.now
-                for node in self._members.listed:
-                    node.refresh()
-            return pick(request)
-
-        return fresh
 
     def _ejection_changed(self, node: Node) -> None:
         if node.ejected_until is None:

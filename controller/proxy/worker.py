@@ -38,6 +38,7 @@ from controller.proxy.messages import (
 )
 from controller.proxy.plane import DataPlane, Part
 from controller.proxy.sharing import Carrying
+from controller.proxy.sidecar import withdrawn
 from controller.telemetry import Telemetry, configure_logging
 
 REPORTED = 0.2  # seconds between two reports: how old the pod's metrics may be
@@ -125,7 +126,7 @@ class Worker:
         for upstream, slots in message.slots.items():
             self._carrying.assign(upstream, slots)
         self._plane.upstreams.rekey(message.snapshot.key, Keys(*message.keys))
-        await self._plane.apply(message.snapshot)
+        await self._plane.apply(withdrawn(message.snapshot) if message.withdrawn else message.snapshot)
 
     def _tell(self, upstream: str, identity: str, now: float, kind: Kind, seconds: float, good: int) -> None:
         if not self._outcomes:
@@ -141,8 +142,10 @@ class Worker:
         self._timers[:1] = [self._loop.call_later(REPORTED, self._report)]
 
     def _look(self) -> None:
-        for upstream in self._plane.upstreams:
-            if upstream.snapshot.limits.max_requests_per_endpoint:
+        for lane in self._plane.lanes:
+            upstream = lane.upstream
+            clients = self._carrying.clients(upstream.name, lane.connections)  # some may have left
+            if clients and upstream.snapshot.limits.max_requests_per_endpoint:
                 for node in upstream.nodes:
                     node.crowded()
         self._timers[1:] = [self._loop.call_later(LOOK, self._look)]

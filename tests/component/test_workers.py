@@ -14,11 +14,12 @@ import pytest
 from msgspec.structs import replace
 
 from controller.balancing.node import Node
-from controller.model.service import Algorithm, Health, Limits, PassiveHealth, Retries
+from controller.model.service import Affinity, Algorithm, Cookie, Health, Limits, PassiveHealth, Retries
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort, SnapshotProxy
 from controller.proxy.fleet import Fleet
 from controller.proxy.hosting import PortInUse
 from controller.proxy.sharing import OTHERS_AGE, SharedNode
+from controller.proxy.upstream import COALESCED
 from controller.telemetry import Telemetry
 from tests.component.rig import OK, SETTINGS, Backend, Rig, RigPolicy, Wire, recv_head, send, serve, wait_for
 from tests.component.test_proxy_command import FILE, LIMIT, Proxy, Server, backends, fetch, free_port, start, until
@@ -60,21 +61,28 @@ class Pod:
 
     @property
     def port(self) -> int:
-        (listeners,) = self.fleet._listeners.values()
-        return int(listeners[0].getsockname()[1])
+        (listener,) = self.fleet._listeners.of(0, tuple(self.fleet._listeners))
+        return int(listener.getsockname()[1])
 
     def node(self, backend: Backend) -> Node:
-        node = self.fleet.upstreams.of(("store", "shop"), "http").find(backend.name)
+        (upstream,) = self.fleet.upstreams.of(("store", "shop"))
+        node = upstream.find(backend.name)
         assert node is not None
         return node
 
     def row(self, worker: int) -> int:
         """What one worker has in flight."""
-        return sum(self.fleet.block.inflight[worker].tolist()[:100])
+        (upstream,) = self.fleet.upstreams.of(("store", "shop"))
+        nodes = (node for node in upstream.nodes if isinstance(node, SharedNode))
+        return sum(self.fleet.block.inflight[worker][node.slot] for node in nodes)
 
     @property
     def in_flight(self) -> int:
         return sum(self.row(worker) for worker in range(self.fleet.settings.workers))
+
+    @property
+    def connected(self) -> int:
+        return sum(gauges.clients for gauges in self.fleet.gauges().values())
 
     async def connect(self) -> Wire:
         _, wire = await asyncio.get_running_loop().create_connection(Wire, "127.0.0.1", self.port)
@@ -226,6 +234,56 @@ async def test_a_limit_is_exceeded_by_one_less_than_the_workers_and_all_are_serv
     assert 4 <= len(pod.backends[0].connections) <= 5
     pod.go.set()
     assert [(await client.response()).status for client in clients] == [200] * 20
+
+
+async def test_max_connections_is_the_pods(pod: Pod) -> None:
+    await pod.open(limits=Limits(max_connections=6))
+    clients = await pod.held(6)
+    await reached(lambda: len(pod.backends[0].connections) == 6)
+
+    refused = [await pod.ask() for _ in range(8)]
+
+    assert refused == [503] * 8
+    pod.go.set()
+    for client in clients:
+        await client.response()
+        client.fin()
+    await reached(lambda: pod.connected == 0)
+    assert await pod.ask() == 200
+
+
+async def test_a_hostnames_answer_reaches_every_worker(pod: Pod) -> None:
+    await pod.open()
+    backend = SnapshotBackend(
+        name="all", weight=1, weight_per="Endpoint", hostname="shop.test", port=pod.backends[0].port
+    )
+    port = SnapshotPort(name="http", port=80, listen=0, backends=(backend,))
+    await pod.fleet.apply(Snapshot(namespace="store", name="shop", ports=(port,)))
+    assert {await pod.ask() for _ in range(10)} == {503}
+
+    pod.fleet.upstreams.resolved("shop.test", ["127.0.0.1"])
+    await reached(lambda: not pod.fleet._pushes)
+    await asyncio.sleep(1.2 * COALESCED)  # what additions may wait for
+
+    assert {await pod.ask() for _ in range(20)} == {200}
+
+
+async def test_a_cookie_of_one_worker_binds_in_all(pod: Pod) -> None:
+    await pod.open(count=4, affinity=Affinity(cookie=Cookie(name="bound")))
+    client = await pod.connect()
+    await client.send(GET)
+    cookie = (await client.response()).get("set-cookie")
+    assert cookie is not None
+    (bound,) = (backend for backend in pod.backends if backend.connections)
+    asked = len(bound.connections)
+
+    for _ in range(20):
+        client = await pod.connect()
+        await client.send(GET[:-2] + f"Cookie: {cookie.partition(';')[0]}\r\n\r\n".encode())
+        assert (await client.response()).get("set-cookie") is None
+
+    assert asked
+    assert [backend for backend in pod.backends if backend.connections] == [bound]
 
 
 async def test_an_ejection_holds_in_every_worker(pod: Pod) -> None:

@@ -1,0 +1,58 @@
+"""The listening sockets of several workers: the parent makes and keeps them, one per worker and address."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+
+from controller.proxy.hosting import Address, PortInUse, bind, explain
+
+
+class Listeners:
+    """They share an address by SO_REUSEPORT, so the kernel spreads connections over the workers.
+
+    A worker gets a copy. While the parent keeps its own, what waits in an accept queue outlives the worker.
+    """
+
+    def __init__(self, workers: int, backlog: int) -> None:
+        self._workers = workers
+        self._backlog = backlog
+        self._made: dict[Address, list[socket.socket]] = {}
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._made
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def __iter__(self) -> Iterator[Address]:
+        return iter(self._made)
+
+    def listen(self, addresses: Iterable[Address]) -> None:
+        """Take new addresses. Raises PortInUse, and then takes none of them."""
+        made: dict[Address, list[socket.socket]] = {}
+        for address in addresses:
+            sockets = made[address] = []
+            try:
+                # SO_REUSEPORT would let a second instance in unseen: so the address is taken alone before.
+                with bind(address) as alone:
+                    port = alone.getsockname()[1]
+                for _ in range(self._workers):
+                    sockets.append(bind((address[0], port), shared=True))
+                    sockets[-1].listen(self._backlog)
+            except OSError as error:
+                for sock in (sock for each in made.values() for sock in each):
+                    sock.close()
+                raise PortInUse(explain(address, error)) from error
+        self._made |= made
+
+    def of(self, worker: int, addresses: Iterable[Address]) -> Sequence[socket.socket]:
+        return [self._made[address][worker] for address in addresses]
+
+    def close(self, addresses: Iterable[Address]) -> None:
+        for address in tuple(addresses):
+            for sock in self._made.pop(address):
+                sock.close()
+
+    def close_all(self) -> None:
+        self.close(self._made)
