@@ -29,7 +29,7 @@ CHART = PROJECT / "charts" / "steelyard"
 EARLIER = Path(__file__).parent / "charts" / "steelyard-0.0.9.tgz"
 OWN = "steelyard-system"
 OPERATOR = f"/apis/apps/v1/namespaces/{OWN}/deployments/steelyard-controller"
-SERVICES = "steelyard.dev/v1alpha1/balancedservices"
+DEPLOYED = "deploy/steelyard-controller"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 MADE = (
@@ -42,8 +42,6 @@ MADE = (
     "poddisruptionbudgets",
     "roles",
 )
-
-Install = Callable[..., None]
 
 pytestmark = pytest.mark.timeout(300, func_only=True)
 
@@ -365,6 +363,12 @@ print(best, int(resident.split()[1]) / 1024)
 """
 
 
+SIZE = """
+import os
+print(sum(os.lstat(os.path.join(path, name)).st_size for path, _, names in os.walk("/opt/steelyard") for name in names))
+"""
+
+
 def test_a_proxy_is_ready_in_a_second_and_small(release: Cluster, app: str, now: list[str], say: Say) -> None:
     install(release, *now, "--wait")
     example(release, app)
@@ -376,3 +380,7 @@ def test_a_proxy_is_ready_in_a_second_and_small(release: Cluster, app: str, now:
     say(f"a proxy's start to ready {start:.2f} s; an idle one's resident memory {resident:.1f} MiB")
     assert start <= 1.0
     assert resident <= 55
+    for where, limit in ((("-n", "store", "exec", "deploy/shop-lb"), 45e6), (("-n", OWN, "exec", DEPLOYED), 210e6)):
+        size = int(release.kubectl(*where, "--", "python", "-c", SIZE))
+        say(f"{where[-1]}: {size / 1e6:.0f} MB on top of the base image")
+        assert size <= limit

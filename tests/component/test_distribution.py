@@ -109,6 +109,7 @@ def test_the_sdist_has_what_a_build_needs(tmp_path: Path) -> None:
         "pyproject.toml",
         "README.md",
         "LICENSE",
+        ".cargo/config.toml",
         "controller/__main__.py",
         codec / "Cargo.toml",
         codec / "Cargo.lock",
