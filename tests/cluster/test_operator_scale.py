@@ -111,7 +111,9 @@ def test_fifty_gateways_get_their_children_once(operator: Operator, namespace: N
     time.sleep(3)  # what should not be written would come late
     wrote = [each for each in writes(namespace.cluster, begun) if each.namespace == namespace.name]
     applied = [(each.resource, each.name) for each in wrote if each.verb in ("create", "patch", "update")]
-    of_children = [each for each in applied if not each[0].endswith("/status") and each[0] != "events"]
+    # The ConfigMap that they share names each of them as an owner, so it is written as they come.
+    passing = ("events", "balancedservices/status", "configmaps")
+    of_children = [each for each in applied if each[0] not in passing]
 
     print(f"{GATEWAYS} Gateways after {took:.1f} s: {children}, {len(of_children)} writes of children")
     assert set(children.values()) <= {GATEWAYS, 0}
