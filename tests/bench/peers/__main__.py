@@ -4,6 +4,7 @@ python -m tests.bench.peers                              all of it, a quarter of
 python -m tests.bench.peers --only nginx envoy           against some
 python -m tests.bench.peers --parts requests delays      some measures
 python -m tests.bench.peers --rounds 3 --seconds 1       a quick look
+python -m tests.bench.peers --nice -10                   before what else runs on the machine
 
 Every proxy has the last core, backend and load the first one. All run at once and are loaded in turns, so that the
 rounds of one and of another see the same machine. A peer that can't be had is skipped, with a line that says so.
@@ -70,7 +71,8 @@ class Bench:
             except programs.MissingError as error:
                 self.figures.missing.append(f"{name}: {error}")
                 print(f"skipped {name}: {error}", flush=True)
-        self.figures.machine = f"{_processor()}, {os.cpu_count()} cores, Linux {platform.release()}"
+        nice = f", niceness {self._options.nice}" if self._options.nice else ""
+        self.figures.machine = f"{_processor()}, {os.cpu_count()} cores, Linux {platform.release()}{nice}"
 
     def _begin(self, make: Callable[[], Contender]) -> None:
         contender = make()
@@ -176,7 +178,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--out", type=Path, default=Path("reports/peers"))
+    parser.add_argument("--nice", type=int, default=0, help="of all processes: below 0, as root, where others work too")
     options = parser.parse_args()
+    os.nice(options.nice)
     with tempfile.TemporaryDirectory(prefix="peers-") as folder, ExitStack() as stack:
         bench = Bench(Path(folder), stack, options)
         try:

@@ -42,6 +42,7 @@ def running(name: str, command: Sequence[str], port: int, folder: Path, core: in
 
 
 def pinned(core: int, command: Sequence[str]) -> tuple[str, ...]:
+    """The command on one core, as nice as this process is."""
     taskset = shutil.which("taskset")
     return (taskset, "-c", str(core), *command) if taskset else tuple(command)
 
