@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, cast
@@ -154,7 +155,7 @@ class TcpFront(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(self.route.timeouts.connect):
                 await self.plane.loop.create_connection(
-                    lambda: Dialled(self.connected), endpoint.address, endpoint.port
+                    lambda: Dialled(partial(self._connected, node)), endpoint.address, endpoint.port
                 )
         except OSError as error:  # TimeoutError is one
             self._connecting = None
@@ -163,10 +164,9 @@ class TcpFront(asyncio.BufferedProtocol):
         else:
             self._connecting = None
 
-    def connected(self, backend: asyncio.Transport) -> None:
+    def _connected(self, node: Node, backend: asyncio.Transport) -> None:
         """The endpoint has accepted: from now on bytes flow."""
-        node = self.node
-        if node is None or self._tunnel is not None:  # the client left a moment ago
+        if self.node is not node:  # the client left, or time ran out, a moment ago
             backend.abort()
             return
         now = monotonic()
@@ -205,12 +205,8 @@ class TcpFront(asyncio.BufferedProtocol):
             return True
         pause = retries.pause(self._pauses, self.plane.random)
         self._pauses += 1
-        self._retry = self.plane.loop.call_later(pause, self._again)
+        self._retry = self.plane.loop.call_later(pause, self.attempt_next)
         return True
-
-    def _again(self) -> None:
-        self._retry = None
-        self.attempt_next()
 
     # Beside the bytes.
 

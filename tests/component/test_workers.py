@@ -389,6 +389,19 @@ async def test_what_outlasts_the_drain_is_cut_and_counted(pod: Pod) -> None:
     assert await pod.fleet.drain(asyncio.Event()) == 6
 
 
+async def test_a_second_signal_ends_the_drain_in_every_worker(pod: Pod) -> None:
+    await pod.open(proxy=SnapshotProxy(accept_grace=0, drain=3600))
+    await pod.held(6)
+    await reached(lambda: pod.in_flight == 6)
+    hurry = asyncio.Event()
+
+    leaving = asyncio.create_task(pod.fleet.drain(hurry))
+    await reached(lambda: not pod.fleet._listeners)
+    hurry.set()
+
+    assert await leaving == 6
+
+
 # The command.
 
 
