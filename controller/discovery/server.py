@@ -124,7 +124,7 @@ class Discovery:
             return web.Response(status=304, headers={"ETag": f'"{known}"'})
         published = self._hub.get(key)
         if published is None and self._hub.frame(key) is None:
-            raise web.HTTPServiceUnavailable(text=f"BalancedService {key[1]} in {key[0]} was never valid\n")
+            raise web.HTTPServiceUnavailable(text=f"{key[1]} in {key[0]} can't be served: see its status\n")
         if published is None:
             raise web.HTTPNotFound(text=f"no BalancedService {key[1]} in {key[0]}\n")
         return web.Response(
