@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # A request that must not be repeated takes no connection that has been idle for longer: its race can't be replayed.
 FRESH = 1.0
 SHORTEST_KEEP = 0.5  # seconds; races never make a pool useless
+PIECE = 256_000  # bytes: what one read brings at most. uvloop keeps all of a piece while a part of it is unsent
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -51,7 +52,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.requests = 0
         self.idle_since = now
         self.open = False
-        self.blocked = 0  # bytes that the endpoint hasn't read
+        self.blocked = 0  # bytes held for what the endpoint hasn't read
         self.attempt: Attempt | None = None
         self.reader = ResponseReader(pool.plane.head_limits)
 
@@ -90,7 +91,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.pool.forget(self)
 
     def pause_writing(self) -> None:
-        self.blocked = self.transport.get_write_buffer_size()
+        self.blocked = max(self.transport.get_write_buffer_size(), PIECE)
         self.pool.plane.memory.held += self.blocked
         if self.attempt is not None:
             guarded(self.attempt.exchange.front, self.attempt.upstream_full)

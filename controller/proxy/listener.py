@@ -16,7 +16,7 @@ from controller.balancing.node import Node
 from controller.proxy import causes, endings
 from controller.proxy.causes import Cause
 from controller.proxy.codec import RequestHead, RequestReader
-from controller.proxy.connections import reset
+from controller.proxy.connections import PIECE, reset
 from controller.proxy.deadlines import expire
 from controller.proxy.edge import guarded, is_bug
 from controller.proxy.forward import Exchange
@@ -38,7 +38,7 @@ class Front(asyncio.Protocol):
 
     # fmt: off
     __slots__ = (
-        "_blocked", "_closing", "_discarded", "_heading", "_lingering", "_partial", "_paused",
+        "_blocked", "_closing", "_discarded", "_heading", "_left", "_lingering", "_partial", "_paused",
         "_pipelined", "_reader", "_since", "deadline", "exchange", "full", "lane", "limits",
         "open", "peer", "plane", "transport",
     )
@@ -58,7 +58,8 @@ class Front(asyncio.Protocol):
         self._reader = RequestReader(self.limits)
         self._heading = True  # a head is being waited for with `requestHeaders`, not idly
         self._partial = 0  # bytes of an unfinished head
-        self._blocked = 0  # bytes that the client hasn't read
+        self._blocked = 0  # bytes held for what the client hasn't read
+        self._left = 0  # of an answer, when that was last looked at
         self._since = 0.0  # when what is held last became less, or began to be held
         self._paused = 0
         self._pipelined = b""
@@ -209,7 +210,8 @@ class Front(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full = True
-        self._blocked = self.transport.get_write_buffer_size()
+        self._left = self.transport.get_write_buffer_size()
+        self._blocked = max(self._left, PIECE)
         self._since = monotonic()
         self.plane.memory.held += self._blocked
         if self.exchange is not None:
@@ -230,16 +232,15 @@ class Front(asyncio.Protocol):
 
     @property
     def holds(self) -> int:
-        """Bytes of an unfinished head, and of answers that the client hasn't read."""
+        """Bytes of an unfinished head, or for an answer that the client doesn't read."""
         return self._partial + self._blocked
 
     def moved(self, now: float) -> float:
         """When the client last made it less, as far as that was looked at."""
         if self._blocked:
             left = self.transport.get_write_buffer_size()
-            if left < self._blocked:
-                self.plane.memory.held -= self._blocked - left
-                self._blocked, self._since = left, now
+            if left < self._left:
+                self._left, self._since = left, now
         return self._since
 
     def shed(self) -> None:

