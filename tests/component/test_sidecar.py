@@ -16,8 +16,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
-from controller import beside
+from controller import beside, controlled
 from controller.admin import AdminError
 from controller.discovery.client import Settings
 from controller.discovery.frames import Report
@@ -345,3 +346,29 @@ def test_a_service_is_read_as_the_injector_writes_it() -> None:
 def test_a_service_written_wrongly_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=" is not "):
         service(text)
+
+
+async def test_a_proxy_that_others_run_answers_503_too_when_its_object_is_gone(tmp_path: Path) -> None:
+    operator, port = Operator(), free_port()
+    token = tmp_path / "token"
+    token.write_text("token")
+    async with backend("one") as one, operator.up() as url:
+        plane = DataPlane(ProxySettings(host="127.0.0.1"), Telemetry())
+        settings = Settings(url=url, namespace="store", names=("shop",), token=token)
+        following = asyncio.create_task(controlled.follow(plane, settings))
+        running = Pod(plane, port, 0)
+        external = snapshot(port, one, mode="External")
+        ports = tuple(replace(each, listen=port) for each in external.ports)
+        operator.put(replace(external, ports=ports, address=""))
+        await running.until(lambda: plane.ready)
+        operator.hub.gone(KEY)
+        await running.until(lambda: next(iter(plane.upstreams)).known == 0)
+
+        async with aiohttp.ClientSession() as session:
+            answer = await _answer(session.get(f"http://127.0.0.1:{port}/"))
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await plane.stop_listening()
+        plane.close()
+
+    assert answer == (503, "ServiceGone: the BalancedService has been deleted.\n")
