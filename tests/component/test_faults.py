@@ -69,8 +69,9 @@ class Origin:
         assert await self._gone() == 0
 
     async def _gone(self) -> int:
-        assert self._process is not None
-        _, self._process, process = await self._process.communicate(), None, self._process
+        process, self._process = self._process, None
+        assert process is not None
+        await process.communicate()
         assert process.returncode is not None
         return process.returncode
 

@@ -395,3 +395,28 @@ async def test_ejections_and_verdicts_are_counted_by_cause(rig: Rig) -> None:
 
     assert 'steelyard_ejections_total{cause="consecutive failures",service="store/shop"} 1.0' in shown
     assert 'steelyard_check_verdicts_total{service="store/shop",verdict="unhealthy"} 1.0' in shown
+
+
+async def test_short_of_memory_who_stands_still_goes_and_who_reads_slowly_stays(rig: Rig) -> None:
+    """Each reader holds a piece of 256 kB: two are more than three quarters of this budget, one is not."""
+    await rig.open(settings=msgspec.structs.replace(SETTINGS, memory=600_000))
+    body = bytes(20_000_000)
+    rig.backend.script(recv_head(), send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body), stall())
+    still = await rig.connect()
+    still.stop_reading()
+    await still.send(GET)
+    with socket.socket() as moving:
+        moving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        moving.setblocking(False)
+        await rig.loop.sock_connect(moving, ("127.0.0.1", rig.port))
+        await rig.loop.sock_sendall(moving, GET)
+        await rig.reached(lambda: rig.plane.memory.tight)
+
+        while len(rig.plane.fronts) == 2:
+            assert await rig.loop.sock_recv(moving, 16_384)
+            await asyncio.sleep(0.02)
+        still.start_reading()
+
+        assert (await still.to_end())[0] == "RST"
+        assert await rig.loop.sock_recv(moving, 16_384)
+        assert rig.outcomes == {"client_slow": 1}

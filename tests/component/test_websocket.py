@@ -148,7 +148,8 @@ async def test_a_dialogue_is_the_same_with_and_without_the_proxy(
     accounts: list[tuple[Account, Account]] = []
     async with echoing(rig, compression=compression) as (echo, ports):
         for port in ports:
-            echo.account, echo.over, account = [], asyncio.Event(), []
+            echo.account, echo.over = [], asyncio.Event()
+            account: Account = []
             client = await connect(
                 f"ws://127.0.0.1:{port}/chat?room=1",
                 compression=compression,
