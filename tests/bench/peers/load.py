@@ -62,6 +62,8 @@ def burst(pid: int, port: int, seconds: float, target: str = TARGET, upload: int
         "-t1",
         f"-c{CONNECTIONS}",
         f"-d{seconds:g}s",
+        "--timeout",
+        "60s",
         "-s",
         str(script),
         *_headers(),
@@ -80,13 +82,21 @@ def burst(pid: int, port: int, seconds: float, target: str = TARGET, upload: int
 
 
 def delay(port: int, seconds: int, rate: float) -> Delay:
-    """Requests at `rate` per second over all connections, whether answers come or not."""
+    """Requests at `rate` per second over all connections, for as long as `seconds`."""
     each = max(1, round(rate / CONNECTIONS))
+    fields = [f"--header={field}" for field in _FIELDS if not field.startswith("Host:")]  # it sends one of its own
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         command = (
-            *(programs.debian("h2load"), "--h1", "-t1", f"-c{CONNECTIONS}", f"-D{seconds}", f"--rps={each}"),
-            *(f"--log-file={log}", *_headers(), f"http://127.0.0.1:{port}{TARGET}"),
+            *(
+                programs.debian("h2load"),
+                "--h1",
+                "-t1",
+                f"-c{CONNECTIONS}",
+                f"-n{each * CONNECTIONS * seconds}",
+                f"--rps={each}",
+            ),
+            *(f"--log-file={log}", *fields, f"http://127.0.0.1:{port}{TARGET}"),
         )
         subprocess.run(pinned(OTHER_CORE, command), capture_output=True, check=True, timeout=120)
         rows = [line.split("\t") for line in log.read_text().splitlines()]
