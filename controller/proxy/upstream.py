@@ -278,7 +278,7 @@ class Upstream:
         self.outlier.base = chosen.base
         observers = self._observers()
         # One request besides what was in flight as the probing began: an old stream must not keep it from being proved.
-        self._probing = {node: self._probing.get(node, node.inflight + 1) for node in chosen.probing}
+        self._probing = {node: self._probing.get(node, node.load() + 1) for node in chosen.probing}
         limit = self.snapshot.limits.max_requests_per_endpoint
         for node in self._members:
             node.observers = observers

@@ -21,13 +21,13 @@ from controller.proxy.hosting import PortInUse
 from controller.proxy.sharing import OTHERS_AGE, SharedNode
 from controller.proxy.upstream import COALESCED
 from controller.telemetry import Telemetry
-from tests.component.rig import OK, SETTINGS, Backend, Rig, RigPolicy, Wire, recv_head, send, serve, wait_for
+from tests.component.rig import OK, SETTINGS, Backend, Rig, RigPolicy, Wire, fin, recv_head, send, serve
 from tests.component.test_proxy_command import FILE, LIMIT, Proxy, Server, backends, fetch, free_port, start, until
 
 __all__ = ["backends", "start"]  # fixtures
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-FAILED = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+FAILED = b"HTTP/1.1 500 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 SLOW = 30.0  # seconds: a process on a busy machine takes its time to begin
 
 
@@ -98,8 +98,12 @@ class Pod:
 
     async def held(self, count: int) -> list[Wire]:
         """So many requests that wait for `go`, on a connection each."""
+
+        async def hold(_: Wire) -> None:
+            await self.go.wait()
+
         for backend in self.backends:
-            backend.script(recv_head(), wait_for(self.go), send(OK), serve(OK))
+            backend.script(recv_head(), hold, send(OK), serve(OK))
         clients = [await self.connect() for _ in range(count)]
         for client in clients:
             await client.send(GET)
@@ -289,7 +293,7 @@ async def test_a_cookie_of_one_worker_binds_in_all(pod: Pod) -> None:
 async def test_an_ejection_holds_in_every_worker(pod: Pod) -> None:
     await pod.open(count=2, algorithm=Algorithm(type="RoundRobin"), health=Health(panic_percent=0))
     bad, good = pod.backends
-    bad.script(serve(FAILED))
+    bad.script(recv_head(), send(FAILED), fin())
 
     await reached_asking(pod, lambda: pod.node(bad).ejected_until is not None)
     await pod.apply(
@@ -312,7 +316,23 @@ async def test_a_proof_in_one_worker_brings_an_endpoint_back_in_all(pod: Pod) ->
     terms = Health(panic_percent=0, passive=PassiveHealth(ejection=0.3))
     await pod.open(count=2, algorithm=Algorithm(type="RoundRobin"), health=terms)
     bad = pod.backends[0]
-    bad.script(serve(FAILED))
+    bad.script(recv_head(), send(FAILED), fin())
+    await reached_asking(pod, lambda: pod.node(bad).ejected_until is not None)
+
+    bad.script(serve(OK))
+
+    await reached_asking(pod, lambda: pod.node(bad).ejected_until is None)
+
+
+async def test_old_streams_in_several_workers_keep_no_endpoint_from_its_proof(pod: Pod) -> None:
+    terms = Health(panic_percent=0, passive=PassiveHealth(ejection=0.3))
+    await pod.open(count=2, algorithm=Algorithm(type="RoundRobin"), health=terms)
+    await pod.held(24)
+    await reached(lambda: pod.in_flight == 24)
+    assert all(pod.row(worker) for worker in range(2))
+    bad, good = pod.backends
+    good.script(serve(OK))
+    bad.script(recv_head(), send(FAILED), fin())
     await reached_asking(pod, lambda: pod.node(bad).ejected_until is not None)
 
     bad.script(serve(OK))
