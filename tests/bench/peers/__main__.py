@@ -26,6 +26,7 @@ from tests.bench.peers import load, programs, report
 from tests.bench.peers.contenders import OURS, PEERS, Contender, steelyard, write
 from tests.bench.peers.figures import Figures, bars
 from tests.bench.peers.processes import OTHER_CORE, PROXY_CORE, free_port, resident, running
+from tests.bench.peers.profile import profile
 
 KINDS = {  # target, bytes sent
     "64 KiB answers": ("/files/64k", 0),
@@ -116,6 +117,12 @@ class Bench:
             for name in self._contenders:
                 found.setdefault(name, []).append(self._burst(name))
             self._round_over(**{name: seen[-1].per_answer for name, seen in found.items()})
+        try:
+            port = self._contenders[OURS].port
+            self.figures.profile = profile(self._pids[OURS], port, self._options.seconds)
+        except programs.MissingError as error:
+            self.figures.missing.append(f"profile: {error}")
+            print(f"skipped the profile: {error}", flush=True)
 
     def _bodies(self) -> None:
         names = [name for name in (OURS, "nginx") if name in self._contenders]

@@ -41,6 +41,7 @@ class Figures:
     loads: list[float] = field(default_factory=list)  # of the machine, one a round: above 2 others were at work
     missing: list[str] = field(default_factory=list)
     small: dict[str, list[Burst]] = field(default_factory=dict)
+    profile: dict[str, float] = field(default_factory=dict)  # of ours: share by part
     bodies: dict[str, dict[str, list[Burst]]] = field(default_factory=dict)  # by kind
     endpoints: dict[int, list[Burst]] = field(default_factory=dict)
     rate: float = 0.0  # of the delays, requests a second

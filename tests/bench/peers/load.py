@@ -57,18 +57,8 @@ def burst(pid: int, port: int, seconds: float, target: str = TARGET, upload: int
     """As many requests as 32 keep-alive connections make, one after the other; 11 fields each."""
     script = Path(__file__).with_name("wrk.lua")
     url = f"http://127.0.0.1:{port}{target}"
-    command = [
-        programs.debian("wrk"),
-        "-t1",
-        f"-c{CONNECTIONS}",
-        f"-d{seconds:g}s",
-        "--timeout",
-        "60s",
-        "-s",
-        str(script),
-        *_headers(),
-        url,
-    ]
+    wrk = (programs.debian("wrk"), "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "--timeout", "60s", "-s", str(script))
+    command = [*wrk, *_headers(), url]
     if upload:
         command += ["--", "upload", str(upload)]
     before = cpu(pid)
@@ -87,17 +77,9 @@ def delay(port: int, seconds: int, rate: float) -> Delay:
     fields = [f"--header={field}" for field in _FIELDS if not field.startswith("Host:")]  # it sends one of its own
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        command = (
-            *(
-                programs.debian("h2load"),
-                "--h1",
-                "-t1",
-                f"-c{CONNECTIONS}",
-                f"-n{each * CONNECTIONS * seconds}",
-                f"--rps={each}",
-            ),
-            *(f"--log-file={log}", *fields, f"http://127.0.0.1:{port}{TARGET}"),
-        )
+        h2load = (programs.debian("h2load"), "--h1", "-t1", f"-c{CONNECTIONS}", f"--rps={each}", f"--log-file={log}")
+        url = f"http://127.0.0.1:{port}{TARGET}"
+        command = (*h2load, f"-n{each * CONNECTIONS * seconds}", *fields, url)
         subprocess.run(pinned(OTHER_CORE, command), capture_output=True, check=True, timeout=120)
         rows = [line.split("\t") for line in log.read_text().splitlines()]
     bad = [row[1] for row in rows if row[1] != "200"]

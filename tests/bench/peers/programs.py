@@ -17,7 +17,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / ".make" / "peers"
 SYSTEM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-PACKAGES = {"nginx": "nginx-light", "haproxy": "haproxy", "wrk": "wrk", "h2load": "nghttp2-client"}
+PACKAGES = {
+    "nginx": "nginx-light",
+    "haproxy": "haproxy",
+    "wrk": "wrk",
+    "h2load": "nghttp2-client",
+    "perf": "linux-perf",
+}
 BINARIES = {"envoy": "envoy/_bin/envoy", "traefik": "bin/traefik"}  # in the environment
 # Debian's interpreter is optimised by a profile (PGO); what pyenv builds by default costs a fifth to a half more.
 OPTIMISED = "/usr/bin/python3"

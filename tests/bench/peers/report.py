@@ -34,6 +34,8 @@ def write(found: Figures, bars: Sequence[Bar], out: Path) -> Path:
         _plot(rows, "CPU-µs per request (lower is better)", out / "requests.png")
         rates = {name: spread([each.rate for each in seen]).median for name, seen in found.small.items()}
         parts.append(_section("A request", "requests.png", "CPU-µs", rows, ("requests/s", rates)))
+    if found.profile:
+        parts.append(_profile(found))
     for kind, by_name in found.bodies.items():
         rows = [(name, spread([each.per_mib for each in seen])) for name, seen in by_name.items()]
         name = f"{kind.lower().replace(' ', '-')}.png"
@@ -91,6 +93,20 @@ def _section(
         last = f" {more[1][name]:.0f} |" if more else ""
         lines.append(f"| {name} | {median:.1f} | {low:.1f}–{high:.1f} |{last}")
     return "\n".join(lines)
+
+
+def _profile(found: Figures) -> str:
+    """What remains of ours: the kernel's part is the same for every proxy."""
+    whole = spread([each.per_answer for each in found.small[OURS]]).median
+    lines = [
+        "## Where our CPU goes",
+        "",
+        "Sampled. Four system calls a request, two each way, are the kernel's part.",
+        "",
+    ]
+    lines += ["| | share | CPU-µs |", "|---|---:|---:|"]
+    ordered = sorted(found.profile.items(), key=lambda row: -row[1])
+    return "\n".join([*lines, *(f"| {name} | {share:.1%} | {share * whole:.1f} |" for name, share in ordered)])
 
 
 def _delays(found: Figures, out: Path) -> str:
