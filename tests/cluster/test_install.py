@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -196,7 +197,7 @@ def test_an_upgrade_and_a_rollback_under_load_fail_no_request(
     shop(release)
     client.settle("http://shop.store/", _backends(release))
 
-    with client.loading("http://shop.store/", "--rate", "200", "--concurrency", "64") as load:
+    with client.loading("http://shop.store/", "--rate", "200", "--concurrency", "128", "--timeout", "20") as load:
         release.helm("upgrade", "steelyard", str(CHART), "-n", OWN, *now, "--wait", timeout=180)
         proxies(release, _tag(now))
         release.helm("rollback", "steelyard", "1", "-n", OWN, "--wait", timeout=180)
@@ -204,7 +205,8 @@ def test_an_upgrade_and_a_rollback_under_load_fail_no_request(
         report = load.stop()
 
     say(f"upgrade and rollback: {report['requests']} requests, {len(report['failures'])} failed, p99 {report['p99']} s")
-    assert report["failures"] == []
+    # By reason, since a machine that is short of everything shows in another way than a lost request.
+    assert Counter(failure["reason"] for failure in report["failures"]) == {}
     assert report["requests"] > 1000
 
 

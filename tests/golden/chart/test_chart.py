@@ -19,7 +19,7 @@ from controller.children.meta import labels
 from controller.model.parsing import parse
 from controller.model.service import BalancedService
 from controller.telemetry import OPERATOR_COUNTS, Operations, Telemetry, operator_registry
-from release.manifest import CHART, COPY, CRD, PROJECT, render
+from release.manifest import CHART, COPY, CRD, MANIFEST, PROJECT, manifest, render
 from release.readme import UndocumentedError, readme, rows
 
 HERE = Path(__file__).parent
@@ -101,6 +101,11 @@ def test_wrong_values_are_refused_by_name(helm: str, options: str, message: str)
 
 def test_the_crd_is_the_source_byte_by_byte() -> None:
     assert CRD.read_bytes() == COPY.read_bytes()
+
+
+def test_the_plain_manifest_is_what_the_chart_renders_by_default(helm: str) -> None:
+    """`make chart` writes it."""
+    assert MANIFEST.read_text() == manifest(helm)
 
 
 @pytest.mark.parametrize(("keep", "policy"), [("true", "keep"), ("false", None)])
