@@ -68,6 +68,11 @@ class World:
             self.fake.on("LIST", f"{resource.path()}?{OWNED}", listing())
             self.fake.on("WATCH", f"{resource.path()}?{OWNED}", Stream())
 
+    def change(self, kind: str, item: dict[str, Any], *there: dict[str, Any]) -> None:
+        """An event of an object, and lists from now on that agree with it."""
+        self.fake.again("LIST", OBJECTS, listing(*there))
+        self.objects.send(kind, item)
+
     def put(self, snapshot: Snapshot) -> None:
         self.published[snapshot.key] = snapshot
         self._tell()
@@ -141,9 +146,9 @@ async def test_a_change_comes_by_kopf_and_so_does_the_end() -> None:
     world.fake.on("LIST", OBJECTS, listing())
 
     async with world.operating():
-        world.objects.send("ADDED", balanced(version="101"))
+        world.change("ADDED", balanced(version="101"), balanced(version="101"))
         await world.until(lambda: world.addresses() == {"10.0.0.1"})
-        world.objects.send("DELETED", balanced(version="102"))
+        world.change("DELETED", balanced(version="102"))
         await world.until(lambda: world.addresses() is None)
 
 
@@ -212,7 +217,7 @@ async def test_an_operator_that_starts_is_no_staler_than_the_one_before_it() -> 
         await asyncio.wait_for(world.synced.wait(), 8)
         assert operator.freshness == 50
         world.slices.send("MODIFIED", slice_of("shop-v1", "10.0.0.2", version="60"))
-        world.objects.send("ADDED", balanced(version="61"))
+        world.change("ADDED", balanced(version="61"), balanced(version="61"))
         await world.until(lambda: world.addresses() == {"10.0.0.2"})
         assert operator.freshness == 60
 
@@ -232,7 +237,7 @@ async def test_kopf_that_ends_is_started_again_and_what_was_missed_is_listed() -
 
     async with world.operating() as operator:
         await world.fake.until("WATCH", OBJECTS, 2)
-        world.objects.send("ADDED", balanced("blog", version="101"))
+        world.change("ADDED", balanced("blog", version="101"), balanced(), balanced("blog", version="101"))
         await world.until(lambda: ("store", "blog") in world.published, 20)
         assert repr(operator.front).startswith("<Front restarts=1 ")
 
