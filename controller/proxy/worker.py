@@ -139,19 +139,26 @@ class Worker:
         self._channel.send(Heard(tuple(outcomes)))
 
     def _report(self) -> None:
+        self._count_clients()
         self._channel.send(report(self._plane))
         self._timers[:1] = [self._loop.call_later(REPORTED, self._report)]
 
     def _look(self) -> None:
         busy = False
+        self._count_clients()
         for lane in self._plane.lanes:
             upstream = lane.upstream
-            if self._carrying.clients(upstream.name, lane.connections):  # some may have left
+            if lane.connections:
                 busy = busy or upstream.snapshot.limits.max_requests_per_endpoint > 0
                 for node in upstream.nodes:
                     if node.full:
                         node.crowded()
         self._timers[1:] = [self._loop.call_later(LOOK if busy else GLANCE, self._look)]
+
+    def _count_clients(self) -> None:
+        """Who has left is told to the other workers here; who comes, at once."""
+        for lane in self._plane.lanes:
+            self._carrying.clients(lane.upstream.name, lane.connections)
 
     async def _end(self) -> None:
         for timer in self._timers:
