@@ -26,7 +26,7 @@ from tests.component.hand_clock import HandTimers
 
 SERVICES = "steelyard.dev/v1alpha1/balancedservices"
 ASKS = {"steelyard.dev/inject": "enabled"}
-WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/steelyard-controller"
+WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/steelyard-system-steelyard-controller"
 SIDECAR = {"mode": "Sidecar"}
 
 
@@ -255,3 +255,81 @@ def test_a_job_ends_with_its_sidecar(webhook: Operator, namespace: Namespace, ap
     )
     assert sidecars(made) == ["steelyard"]
     assert '"failures": []' in namespace.kubectl("logs", made["metadata"]["name"], "-c", "client")
+
+
+@pytest.mark.timeout(240, func_only=True)
+def test_a_sidecar_costs_little(webhook: Operator, namespace: Namespace) -> None:
+    namespace.backend("shop-v1", replicas=2)
+    namespace.apply(balanced(proxy=SIDECAR))
+    addressed(namespace)
+    client = namespace.client("client", labels=ASKS)
+
+    idle = float(namespace.kubectl("exec", "client", "-c", "steelyard", "--", "python", "-c", IDLE))
+    report = client.load("http://shop/", "--rate=100", seconds=3)
+    resident = int(namespace.kubectl("exec", "client", "-c", "steelyard", "--", "python", "-c", RESIDENT))
+
+    print(f"p50 {report['p50']} s, resident {resident >> 20} MiB, idle {idle} millicores")
+    assert report["failures"] == []
+    assert resident <= 55_000_000
+    assert idle <= 2
+
+
+IDLE = """
+import time
+def used(): return sum(map(int, open("/proc/1/stat").read().rpartition(")")[2].split()[11:13]))
+before = used()
+time.sleep(20)
+print((used() - before) / 2)  # 10 ms each, in 20 s: millicores
+"""
+RESIDENT = """
+print(next(int(line.split()[1]) * 1024 for line in open("/proc/1/status") if line.startswith("VmRSS")))
+"""
+
+
+@pytest.mark.timeout(300, func_only=True)
+def test_a_pod_starts_without_the_operator_and_is_told_when_its_service_is_gone(
+    webhook: Operator, namespace: Namespace, app_image: str, images: Images
+) -> None:
+    namespace.backend("shop-v1", replicas=2)
+    namespace.apply(balanced(proxy=SIDECAR))
+    addressed(namespace)
+    namespace.wait(SERVICES, "shop", lambda found: found["status"].get("address"))
+    made = injected(namespace, images, client_pod("client", app_image))
+    webhook.scale(0)
+
+    namespace.apply(made)
+    running(namespace, "client")
+    client = Client(namespace.cluster, namespace.name, "client")
+    alone = client.load("http://shop/", seconds=2)
+    passing = client.python(ASK, "http://127.0.0.1:19911/metrics")
+    with client.loading("http://shop/") as load:
+        load.begun()
+        webhook.scale(2)
+        report = load.stop()
+    heard = client.python(UNTIL, "http://127.0.0.1:19911/metrics", "steelyard_pass_through 0.0")
+    namespace.kubectl("delete", "bsvc/shop", "--wait")
+    gone = client.python(UNTIL, "http://shop/", "ServiceGone")
+
+    assert alone["failures"] == []
+    assert set(alone["pods"]) <= namespace.pods(app="shop-v1")
+    assert "steelyard_pass_through 1.0" in passing
+    assert report["failures"] == []
+    assert heard.strip() == "200"
+    assert gone.strip() == "503"
+
+
+# Asks until the answer has these words; prints its status.
+UNTIL = """
+import sys, time, urllib.error, urllib.request
+end = time.monotonic() + 30
+while time.monotonic() < end:
+    try:
+        with urllib.request.urlopen(sys.argv[1], timeout=5) as answer:
+            status, text = answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read().decode()
+    if sys.argv[2] in text:
+        print(status)
+        break
+    time.sleep(0.1)
+"""
