@@ -4,7 +4,7 @@ python -m tests.bench.peers                              all of it, a quarter of
 python -m tests.bench.peers --only nginx envoy           against some
 python -m tests.bench.peers --parts requests delays      some measures
 python -m tests.bench.peers --rounds 3 --seconds 1       a quick look
-python -m tests.bench.peers --nice -10                   before what else runs on the machine
+python -m tests.bench.peers --nice -10 --real-time       before what else runs on the machine
 
 Every proxy has the last core, backend and load the first one. All run at once and are loaded in turns, so that the
 rounds of one and of another see the same machine. A peer that can't be had is skipped, with a line that says so.
@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.bench.peers import load, programs, report
 from tests.bench.peers.contenders import OURS, PEERS, Contender, steelyard, write
 from tests.bench.peers.figures import Figures, bars
-from tests.bench.peers.processes import OTHER_CORE, PROXY_CORE, free_port, resident, running
+from tests.bench.peers.processes import OTHER_CORE, PROXY_CORE, free_port, hasten, resident, running
 from tests.bench.peers.profile import profile
 
 KINDS = {  # target, bytes sent
@@ -73,6 +73,7 @@ class Bench:
                 self.figures.missing.append(f"{name}: {error}")
                 print(f"skipped {name}: {error}", flush=True)
         nice = f", niceness {self._options.nice}" if self._options.nice else ""
+        nice += ", delays in real time" if self._options.real_time else ""
         self.figures.machine = f"{_processor()}, {os.cpu_count()} cores, Linux {platform.release()}{nice}"
 
     def _begin(self, make: Callable[[], Contender]) -> None:
@@ -144,10 +145,13 @@ class Bench:
         small = self.figures.small
         self.figures.rate = max(each.rate for each in small.get("envoy", small[OURS])) / 2
         ports = {"direct": self._backend} | {each.name: each.port for each in self._contenders.values()}
+        real_time = self._options.real_time
+        for pid in self._pids.values() if real_time else ():
+            hasten(pid)
         found = self.figures.delays
         for _ in self._rounds(f"p99 in ms, at {self.figures.rate:.0f} requests a second"):
             for name, port in ports.items():
-                seen = load.delay(port, round(self._options.seconds) or 1, self.figures.rate)
+                seen = load.delay(port, round(self._options.seconds) or 1, self.figures.rate, real_time=real_time)
                 found.setdefault(name, []).append(seen)
             self._round_over(**{name: seen[-1].p99 / 1000 for name, seen in found.items()})
 
@@ -159,6 +163,7 @@ class Bench:
         found = self.figures.endpoints
         for _ in self._rounds("CPU-µs per request, by endpoints"):
             for count, name in names.items():
+                load.burst(self._pids[name], self._contenders[name].port, 1)  # its idle connections have been closed
                 found.setdefault(count, []).append(self._burst(name))
             self._round_over(**{str(count): seen[-1].per_answer for count, seen in found.items()})
         for count in COUNTS[1:]:
@@ -186,6 +191,7 @@ def main() -> int:
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), metavar="PART")
     parser.add_argument("--out", type=Path, default=Path("reports/peers"))
     parser.add_argument("--nice", type=int, default=0, help="of all processes: below 0, as root, where others work too")
+    parser.add_argument("--real-time", action="store_true", help="the delays in real time: as root, likewise")
     options = parser.parse_args()
     os.nice(options.nice)
     with tempfile.TemporaryDirectory(prefix="peers-") as folder, ExitStack() as stack:

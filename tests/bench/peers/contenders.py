@@ -14,6 +14,7 @@ from tests.bench.peers.processes import free_port
 
 HERE = Path(__file__).parent
 OURS = "steelyard"
+LISTED = 250  # addresses a backend; 256 are allowed
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ def steelyard(folder: Path, backend: int, endpoints: int = 1) -> Contender:
     """With its admin listener, in an optimised interpreter. Its endpoints are addresses of the loopback network."""
     python = programs.interpreter()
     name = OURS if endpoints == 1 else f"{OURS}-{endpoints}"
-    addresses = (
-        ["127.0.0.1"] if endpoints == 1 else [f"127.1.{each // 250}.{each % 250 + 1}" for each in range(endpoints)]
-    )
-    values = _values(folder, backend) | {"ADDRESSES": ", ".join(addresses)}
+    addresses = [f"127.1.{each // 200}.{each % 200 + 1}" for each in range(endpoints)]
+    lists = [", ".join(addresses[at : at + LISTED]) for at in range(0, endpoints, LISTED)]
+    backends = [f"    - {{name: list-{at}, addresses: [{each}], port: {backend}}}" for at, each in enumerate(lists)]
+    values = _values(folder, backend) | {"BACKENDS": "\n".join(backends)}
     path = write(folder, "steelyard.yaml", values, f"{name}.yaml")
     command = (
         *("/usr/bin/env", f"PYTHONPATH={programs.package()}", python, "-P", "-m", "controller"),

@@ -71,7 +71,7 @@ def burst(pid: int, port: int, seconds: float, target: str = TARGET, upload: int
     return Burst(answers, answers * upload if upload else read, microseconds / 1e6, spent)
 
 
-def delay(port: int, seconds: int, rate: float) -> Delay:
+def delay(port: int, seconds: int, rate: float, *, real_time: bool = False) -> Delay:
     """Requests at `rate` per second over all connections, for as long as `seconds`."""
     each = max(1, round(rate / CONNECTIONS))
     fields = [f"--header={field}" for field in _FIELDS if not field.startswith("Host:")]  # it sends one of its own
@@ -80,7 +80,8 @@ def delay(port: int, seconds: int, rate: float) -> Delay:
         h2load = (programs.debian("h2load"), "--h1", "-t1", f"-c{CONNECTIONS}", f"--rps={each}", f"--log-file={log}")
         url = f"http://127.0.0.1:{port}{TARGET}"
         command = (*h2load, f"-n{each * CONNECTIONS * seconds}", *fields, url)
-        subprocess.run(pinned(OTHER_CORE, command), capture_output=True, check=True, timeout=120)
+        prefix = ("chrt", "--rr", "1") if real_time else ()
+        subprocess.run((*prefix, *pinned(OTHER_CORE, command)), capture_output=True, check=True, timeout=120)
         rows = [line.split("\t") for line in log.read_text().splitlines()]
     bad = [row[1] for row in rows if row[1] != "200"]
     if bad or not rows:

@@ -23,6 +23,7 @@ PACKAGES = {
     "wrk": "wrk",
     "h2load": "nghttp2-client",
     "perf": "linux-perf",
+    "slowhttptest": "slowhttptest",
 }
 BINARIES = {"envoy": "envoy/_bin/envoy", "traefik": "bin/traefik"}  # in the environment
 # Debian's interpreter is optimised by a profile (PGO); what pyenv builds by default costs a fifth to a half more.
