@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import resource
+import shutil
 import socket
 import sys
 import time
@@ -20,6 +21,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+
+from tests.bench.peers.programs import PACKAGES, SYSTEM_PATH, debian
 
 CONTAINER = 128 * 1024 * 1024
 BUDGET = CONTAINER // 3
@@ -251,3 +254,47 @@ async def test_ten_thousand_slow_clients_hurt_nobody(tmp_path: Path) -> None:
         assert await proxy.metric("steelyard_requests_in_flight") == 0
         assert await proxy.metric("steelyard_bugs_total") == 0
         assert proxy.peak < CONTAINER
+
+
+def slowhttptest() -> str:
+    """The program from Debian's package, which is installed where that is required. Else skips without it."""
+    if os.environ.get("STEELYARD_REQUIRE_PEERS") != "1" and not shutil.which("slowhttptest", path=SYSTEM_PATH):
+        pytest.skip(f"no slowhttptest (Debian: apt-get install {PACKAGES['slowhttptest']})")
+    return debian("slowhttptest")
+
+
+@pytest.mark.peers
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(("-H", "-i", "1"), id="heads"),
+        pytest.param(("-B", "-i", "1", "-s", "99999"), id="bodies"),
+        pytest.param(("-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32"), id="readers"),
+    ],
+)
+async def test_an_attack_by_slowhttptest_hurts_nobody(way: tuple[str, ...], tmp_path: Path) -> None:
+    """1 000 connections, 500 new ones a second, for 9 seconds."""
+    program = slowhttptest()
+    async with small_proxy(tmp_path) as proxy:
+        others = Others(proxy.listen, 2)
+        attacking = await asyncio.create_subprocess_exec(
+            *(program, "-c", "1000", "-r", "500", "-l", "9", "-u", f"http://127.0.0.1:{proxy.listen}/big", *way),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        async with asyncio.timeout(30):
+            while await proxy.metric("steelyard_client_connections") < 100:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(3)  # until all of them have come
+        waited = await recovered(others)
+        await attacking.wait()
+        outcomes, slowest = others.take()
+        print(f"{outcomes} p99 {slowest:.3f} s after {waited:.1f} s, peak {proxy.peak >> 20} MiB")
+        await others.end()
+
+        assert outcomes.keys() == {"200"}
+        assert proxy.peak < CONTAINER
+        await proxy.reaches("steelyard_client_connections", 0)
+        assert await proxy.metric("steelyard_bugs_total") == 0
