@@ -23,7 +23,9 @@ from controller.model.service import Backend, BalancedService, Port, Proxy
 
 SETTINGS = InjectionSettings(proxy=ChildSettings(image="proxy:1", control="https://operator"), version="1")
 SHOP = Target(namespace="store", name="shop", address="127.64.0.1", ports=((80, "HTTP", "http"),))
-STOCK = Target(namespace="store", name="stock", address="127.64.0.2", ports=((8080, "HTTP", "http"), (9000, "TCP", "raw")))
+STOCK = Target(
+    namespace="store", name="stock", address="127.64.0.2", ports=((8080, "HTTP", "http"), (9000, "TCP", "raw"))
+)
 
 
 def pod(annotations: dict[str, str] | None = None, *ports: int, **spec: Any) -> dict[str, Any]:
