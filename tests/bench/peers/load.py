@@ -66,7 +66,7 @@ def burst(pid: int, port: int, seconds: float, target: str = TARGET, upload: int
     spent = cpu(pid) - before
     line = next(line for line in done.stdout.splitlines() if line.startswith("figures "))
     answers, read, microseconds, errors = map(int, line.split()[1:])
-    if errors or not answers:
+    if errors or not read:
         raise RuntimeError(f"{errors} errors, {answers} answers: {done.stdout}")
     return Burst(answers, answers * upload if upload else read, microseconds / 1e6, spent)
 
