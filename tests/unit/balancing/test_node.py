@@ -71,3 +71,16 @@ def test_it_prints_what_a_person_needs() -> None:
 def test_none_to_pick_from_is_an_object_that_raises() -> None:
     with pytest.raises(NoEndpoints):
         EmptyPicker().pick(PickRequest(0.0))
+
+
+def test_a_node_is_full_at_its_limit_and_crowded_when_it_is_full() -> None:
+    node, _ = _watched()
+    node.limit = 1
+    assert not node.full
+
+    node.start(1.0)
+
+    assert node.full
+    assert node.crowded()
+    node.finish(2.0, Kind.OK)
+    assert not node.crowded()
