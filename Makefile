@@ -64,7 +64,7 @@ check: $(NATIVE)
 test: check
 	@$(BIN)/pytest -q -n auto tests/component
 	@$(BIN)/pytest -q tests/bench
-	@$(BIN)/pytest -q tests/cluster
+	@$(BIN)/pytest -q -n 2 --dist loadfile tests/cluster
 
 bench: $(NATIVE)
 	@$(BIN)/python -m tests.bench
