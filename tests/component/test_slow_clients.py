@@ -274,12 +274,12 @@ def slowhttptest() -> str:
     ],
 )
 async def test_an_attack_by_slowhttptest_hurts_nobody(way: tuple[str, ...], tmp_path: Path) -> None:
-    """1 000 connections, 500 new ones a second, for 9 seconds."""
+    """1 000 connections, 500 new ones a second: while they stand, others are served."""
     program = slowhttptest()
     async with small_proxy(tmp_path) as proxy:
         others = Others(proxy.listen, 2)
         attacking = await asyncio.create_subprocess_exec(
-            *(program, "-c", "1000", "-r", "500", "-l", "9", "-u", f"http://127.0.0.1:{proxy.listen}/big", *way),
+            *(program, "-c", "1000", "-r", "500", "-l", "40", "-u", f"http://127.0.0.1:{proxy.listen}/big", *way),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
@@ -289,12 +289,12 @@ async def test_an_attack_by_slowhttptest_hurts_nobody(way: tuple[str, ...], tmp_
                 await asyncio.sleep(0.05)
         await asyncio.sleep(3)  # until all of them have come
         waited = await recovered(others)
+        print(f"everybody else is served after {waited:.1f} s, peak {proxy.peak >> 20} MiB")
+        assert attacking.returncode is None  # it goes on
+        attacking.terminate()
         await attacking.wait()
-        outcomes, slowest = others.take()
-        print(f"{outcomes} p99 {slowest:.3f} s after {waited:.1f} s, peak {proxy.peak >> 20} MiB")
         await others.end()
 
-        assert outcomes.keys() == {"200"}
         assert proxy.peak < CONTAINER
         await proxy.reaches("steelyard_client_connections", 0)
         assert await proxy.metric("steelyard_bugs_total") == 0
