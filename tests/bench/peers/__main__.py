@@ -35,6 +35,7 @@ KINDS = {  # target, bytes sent
 }
 COUNTS = (1, 10, 100, 1000)
 IDLE = 1000
+PROFILED = 3.0  # seconds
 PARTS = ("requests", "bodies", "delays", "endpoints", "memory")
 
 
@@ -120,7 +121,7 @@ class Bench:
             self._round_over(**{name: seen[-1].per_answer for name, seen in found.items()})
         try:
             port = self._contenders[OURS].port
-            self.figures.profile = profile(self._pids[OURS], port, self._options.seconds)
+            self.figures.profile = profile(self._pids[OURS], port, PROFILED)
         except programs.MissingError as error:
             self.figures.missing.append(f"profile: {error}")
             print(f"skipped the profile: {error}", flush=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.bench.peers import load, programs
 
 HERTZ = 997
+START = 2.0  # seconds that perf may take to attach, on a busy machine
 PARTS = (  # by the name of the mapped file, the first that fits
     ("kernel", r"\[kernel|\[k\]|\[guest"),
     ("codec (Rust)", r"_native"),
@@ -26,7 +27,7 @@ def profile(pid: int, port: int, seconds: float) -> dict[str, float]:
         data = str(Path(folder) / "data")
         record = (perf, "record", "-q", "-F", str(HERTZ), "-p", str(pid), "-o", data, "--", "sleep", str(seconds))
         with subprocess.Popen(record, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-            load.burst(pid, port, seconds)
+            load.burst(pid, port, START + seconds)
         show = (perf, "report", "-i", data, "--stdio", "--sort", "dso")
         shown = subprocess.run(show, capture_output=True, text=True, check=False).stdout
     rows = re.findall(r"^\s*([\d.]+)%\s+(\S+)", shown, re.MULTILINE)
