@@ -20,6 +20,8 @@ async def demo(*arguments: str) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
+        # A shell starts its background jobs deaf to Ctrl-C, and children inherit that: here it must be heard.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

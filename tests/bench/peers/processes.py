@@ -16,6 +16,9 @@ _CORES = sorted(os.sched_getaffinity(0))
 PROXY_CORE = _CORES[-1]
 OTHER_CORE = _CORES[0]  # of the backend and the load
 START = 30.0  # seconds until a process must listen
+_SETPRIV = shutil.which("setpriv")
+# Also when the bench itself is killed: a forgotten proxy would weigh on every later figure.
+_ENDS_WITH_US = (_SETPRIV, "--pdeathsig", "KILL") if _SETPRIV else ()
 
 
 def free_port() -> int:
@@ -28,7 +31,8 @@ def free_port() -> int:
 def running(name: str, command: Sequence[str], port: int, folder: Path, core: int) -> Iterator[int]:
     """The process's id, once it listens on `port`. What it says goes to a file of its name in `folder`."""
     with (folder / f"{name}.out").open("wb") as out:
-        process = subprocess.Popen(pinned(core, command), stdout=out, stderr=out, cwd=folder, start_new_session=True)
+        bound = (*_ENDS_WITH_US, *pinned(core, command))
+        process = subprocess.Popen(bound, stdout=out, stderr=out, cwd=folder, start_new_session=True)
     try:
         end = time.monotonic() + START
         while not _listens(port):
