@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from controller.commands import NOT_HAD
+from controller.commands import NOT_HAD, options
 from controller.commands.values import HostPort, Resources
 
 
@@ -19,14 +19,7 @@ from controller.commands.values import HostPort, Resources
     envvar="STEELYARD_PROXY_IMAGE",
     help="Image of the proxies that the operator deploys.",
 )
-@click.option(
-    "--proxy-pull-policy",
-    type=click.Choice(["Always", "IfNotPresent", "Never"]),
-    default="IfNotPresent",
-    show_default=True,
-    envvar="STEELYARD_PROXY_PULL_POLICY",
-    help="When nodes pull that image.",
-)
+@options.proxy_pull_policy
 @click.option(
     "--proxy-pull-secret",
     "proxy_pull_secrets",
@@ -137,13 +130,7 @@ from controller.commands.values import HostPort, Resources
     envvar="STEELYARD_WEBHOOK_CONFIGURATION",
     help="The MutatingWebhookConfiguration that names it; its caBundle is kept by the operator.",
 )
-@click.option(
-    "--cluster-domain",
-    default="cluster.local",
-    show_default=True,
-    envvar="STEELYARD_CLUSTER_DOMAIN",
-    help="What Services' whole names end with.",
-)
+@options.cluster_domain
 @click.option(
     "--sidecar-resources",
     type=Resources(),
@@ -164,22 +151,9 @@ from controller.commands.values import HostPort, Resources
     envvar="STEELYARD_TOKEN_FILE",
     help="A token for the audience steelyard.dev/discovery, shown to other replicas of the operator.",
 )
-@click.option(
-    "--admin",
-    type=HostPort(),
-    default="127.0.0.1:19901",
-    show_default=True,
-    envvar="STEELYARD_ADMIN",
-    help="Serves /healthz /readyz /metrics /config /endpoints; Disabled for none.",
-)
-@click.option(
-    "--health",
-    type=HostPort(),
-    default=None,
-    envvar="STEELYARD_HEALTH",
-    help="A second listener with only /healthz /readyz /metrics, for probes from elsewhere.",
-)
-def controller(watch: tuple[str, ...], **options: Any) -> None:
+@options.admin
+@options.health
+def controller(watch: tuple[str, ...], **rest: Any) -> None:
     """Run the operator: watch BalancedServices, keep their proxies, and tell these where to send what.
 
     Several replicas may run: each serves the proxies that come to it, and the holder of a Lease writes.
@@ -194,7 +168,7 @@ def controller(watch: tuple[str, ...], **options: Any) -> None:
     configure_logging()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(run(OperatorSettings(watch=frozenset(watch), **options)))
+            runner.run(run(OperatorSettings(watch=frozenset(watch), **rest)))
         except AdminError as failure:
             click.echo(f"steelyard: {failure}", err=True)
             sys.exit(NOT_HAD)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from controller.commands import BAD_INPUT, NOT_HAD
+from controller.commands import BAD_INPUT, NOT_HAD, options
 
 
 @click.command()
@@ -31,14 +31,7 @@ from controller.commands import BAD_INPUT, NOT_HAD
     "--kubeconfig", envvar="STEELYARD_KUBECONFIG", help="Whom to ask. Default: as kubectl does ($KUBECONFIG)."
 )
 @click.option("--proxy-image", required=True, envvar="STEELYARD_PROXY_IMAGE", help="Image of the sidecar.")
-@click.option(
-    "--proxy-pull-policy",
-    type=click.Choice(["Always", "IfNotPresent", "Never"]),
-    default="IfNotPresent",
-    show_default=True,
-    envvar="STEELYARD_PROXY_PULL_POLICY",
-    help="When nodes pull that image.",
-)
+@options.proxy_pull_policy
 @click.option(
     "--control",
     default="https://steelyard-controller.steelyard-system.svc:19443",
@@ -46,13 +39,7 @@ from controller.commands import BAD_INPUT, NOT_HAD
     envvar="STEELYARD_CONTROL",
     help="Where the sidecar reaches the operator.",
 )
-@click.option(
-    "--cluster-domain",
-    default="cluster.local",
-    show_default=True,
-    envvar="STEELYARD_CLUSTER_DOMAIN",
-    help="What Services' whole names end with.",
-)
+@options.cluster_domain
 def inject(
     path: Path,
     namespace: str,

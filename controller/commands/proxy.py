@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from controller.commands import BAD_INPUT, NOT_HAD
+from controller.commands import BAD_INPUT, NOT_HAD, options
 from controller.commands.values import HostPort, Service
 
 if TYPE_CHECKING:
@@ -40,21 +40,8 @@ if TYPE_CHECKING:
     envvar="STEELYARD_LISTEN_OFFSET",
     help="Added to each port of the file: with 8000, port 80 is served on 8080, without privileges.",
 )
-@click.option(
-    "--admin",
-    type=HostPort(),
-    default="127.0.0.1:19901",
-    show_default=True,
-    envvar="STEELYARD_ADMIN",
-    help="Serves /healthz /readyz /metrics /config /endpoints; Disabled for none.",
-)
-@click.option(
-    "--health",
-    type=HostPort(),
-    default=None,
-    envvar="STEELYARD_HEALTH",
-    help="A second listener with only /healthz /readyz /metrics, for probes from elsewhere.",
-)
+@options.admin
+@options.health
 @click.option(
     "--session-key-file",
     type=click.Path(exists=True, path_type=Path, dir_okay=False),
@@ -156,7 +143,7 @@ def proxy(
     cluster_domain: str,
     start_timeout: float,
     forward_proxy: tuple[str, int] | None,
-    **options: Any,
+    **rest: Any,
 ) -> None:
     """Balance: serve the BalancedServices of a file, or those that an operator tells of.
 
@@ -199,7 +186,7 @@ def proxy(
         raise click.UsageError("give --file FILE, or --control URL to follow an operator; exactly one of them")
     if url is not None and bool(names) == bool(services):
         raise click.UsageError("--control needs --name NAME, the BalancedService to serve (or --sidecar, not both)")
-    if services and (url is None or options["workers"] > 1):
+    if services and (url is None or rest["workers"] > 1):
         raise click.UsageError("--sidecar goes with --control and one worker")
     try:
         if path is not None:
@@ -228,7 +215,7 @@ def proxy(
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(run(ProxySettings(**options), feed))
+            runner.run(run(ProxySettings(**rest), feed))
         except* (PortInUse, AdminError) as group:
             for failure in group.exceptions:
                 click.echo(f"steelyard: {failure}", err=True)

@@ -1,0 +1,38 @@
+"""Options that more than one command has."""
+
+from __future__ import annotations
+
+import click
+
+from controller.commands.values import HostPort
+
+admin = click.option(
+    "--admin",
+    type=HostPort(),
+    default="127.0.0.1:19901",
+    show_default=True,
+    envvar="STEELYARD_ADMIN",
+    help="Serves /healthz /readyz /metrics /config /endpoints; Disabled for none.",
+)
+health = click.option(
+    "--health",
+    type=HostPort(),
+    default=None,
+    envvar="STEELYARD_HEALTH",
+    help="A second listener with only /healthz /readyz /metrics, for probes from elsewhere.",
+)
+cluster_domain = click.option(
+    "--cluster-domain",
+    default="cluster.local",
+    show_default=True,
+    envvar="STEELYARD_CLUSTER_DOMAIN",
+    help="What Services' whole names end with.",
+)
+proxy_pull_policy = click.option(
+    "--proxy-pull-policy",
+    type=click.Choice(["Always", "IfNotPresent", "Never"]),
+    default="IfNotPresent",
+    show_default=True,
+    envvar="STEELYARD_PROXY_PULL_POLICY",
+    help="When nodes pull that image.",
+)
