@@ -255,7 +255,7 @@ class ControlPlane:
 
     def _wanted(self, service: BalancedService, result: Translated) -> Sequence[Object]:
         assert result.snapshot is not None
-        return children(service, result.snapshot, result.admitted, self._children)
+        return children(service, result.snapshot, result.admitted, self._children, bridged=result.bridged)
 
     def _shared(self, namespace: str, owners: Collection[BalancedService]) -> Sequence[Object]:
         if self._authority is None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from random import Random
 
+from msgspec.structs import replace
+
 from controller.balancing.affinity import Keys
 from controller.balancing.eligible import usable
 from controller.balancing.locality import Place
@@ -21,6 +23,17 @@ from controller.proxy.sidecar import withdrawn
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5  # how late the operator hears that a backend became usable or unusable
+
+
+def staying(snapshot: Snapshot, before: Snapshot) -> Snapshot:
+    """The same, listened for where this proxy is looked for: it was run for one mode, and clients come to it until it
+    is ended, though the object has another mode by then.
+    """
+    if snapshot.mode == before.mode:
+        return snapshot
+    numbers = {port.name: port.listen for port in before.ports}
+    ports = tuple(replace(port, listen=numbers[port.name]) for port in snapshot.ports if port.name in numbers)
+    return replace(snapshot, mode=before.mode, address=before.address, ports=ports)
 
 
 async def follow(plane: Plane, settings: Settings) -> None:
@@ -69,7 +82,8 @@ class Following:
             log.info("configuration in force", extra={"service": name, "version": update.version, "from": source})
 
     async def put(self, snapshot: Snapshot) -> bool:
-        return await self._plane.apply(snapshot)
+        known = self._plane.snapshots.get(snapshot.key)
+        return await self._plane.apply(snapshot if known is None else staying(snapshot, known[0]))
 
     async def forget(self, name: str) -> None:
         """A Gateway goes with its object. What others run stays, and answers that the service is gone."""

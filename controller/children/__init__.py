@@ -6,8 +6,9 @@ content of owned objects. Does not belong here: when and in which order they are
 injector puts into pods of others.
 
 Which mode owns what: a `Gateway` a Deployment, a ServiceAccount, from two replicas on a PodDisruptionBudget, and the
-Service; a `Sidecar` the Service and its EndpointSlices; an `External` none of these. Every `selector` backend has its
-headless Service in any mode, since its endpoints are read from there.
+Service; a `Sidecar` the Service and its EndpointSlices, which a `Gateway` that was one keeps until a proxy is ready; an
+`External` none of these. Every `selector` backend has its headless Service in any mode, since its endpoints are read
+from there.
 """
 
 from __future__ import annotations
@@ -28,16 +29,23 @@ __all__ = ["ChildSettings", "authority", "children"]
 
 
 def children(
-    service: BalancedService, snapshot: Snapshot, admitted: Collection[str], settings: ChildSettings
+    service: BalancedService,
+    snapshot: Snapshot,
+    admitted: Collection[str],
+    settings: ChildSettings,
+    *,
+    bridged: bool = False,
 ) -> tuple[dict[str, Any], ...]:
     """All children, in the order in which they are best written.
 
-    `snapshot` and `admitted` are `translate`'s, of the same object; without a snapshot nothing is to be written.
+    `snapshot`, `admitted` and `bridged` are `translate`'s, of the same object; without a snapshot nothing is to be
+    written.
     """
     wanted = headless_services(service)
     if service.proxy.mode == "Gateway":
         wanted += [service_account(service), deployment(service, settings)]
         wanted += disruption_budget(service)
+        wanted += endpoint_slices(service, snapshot) if bridged else []
         wanted += [front_service(service, snapshot, admitted)]
     elif service.proxy.mode == "Sidecar":
         # The slices first: a Service that loses its selector keeps its old slices, which name dead pods.

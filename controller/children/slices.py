@@ -7,12 +7,11 @@ from collections import defaultdict
 from typing import Any
 
 from controller.children.meta import owned
-from controller.model.endpoints import SERVICE_LABEL, Endpoint, fits_a_slice
+from controller.model.endpoints import MANAGED_BY, SERVICE_LABEL, Endpoint, fits_a_slice
 from controller.model.names import fitted, short_hash
 from controller.model.service import GROUP, BalancedService
 from controller.model.snapshot import Snapshot, SnapshotPort
 
-MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 MOST = 1000  # entries that the API server accepts in one slice
 
 _Numbers = tuple[tuple[str, int], ...]  # (name of the port, its number), in the object's order of ports

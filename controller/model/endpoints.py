@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from controller.model.service import Struct
+from controller.model.service import GROUP, Struct
 
 State = Literal["ACTIVE", "DRAINING", "PARKED"]
 DEFAULT_NAMESPACE = "default"  # of an object from a file that names none
 SERVICE_LABEL = "kubernetes.io/service-name"
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 Json = Mapping[str, Any]
 
@@ -96,6 +97,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     address_type: str  # `IPv4`, `IPv6` or `FQDN`
     ports: tuple[SlicePort, ...] = ()
     endpoints: tuple[SliceEndpoint, ...] = ()
+    ours: bool = False  # written by the operator, of what a Service without proxies stands for
 
     @property
     def key(self) -> tuple[str, str]:
@@ -148,6 +150,7 @@ def slice_record(item: Json) -> Slice:
             if (port.get("protocol") or "TCP") == "TCP"
         ),
         endpoints=tuple(_slice_endpoint(entry) for entry in _list(item, "endpoints") if entry.get("addresses")),
+        ours=_map(meta, "labels").get(MANAGED_BY) == GROUP,
     )
 
 

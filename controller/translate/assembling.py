@@ -25,6 +25,7 @@ class Translated(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot | None  # None = no change: the last good one keeps serving, and no child is written
     status: Status
     admitted: tuple[str, ...] = ()  # the ports that its Service may have: a Gateway's, those that ready proxies serve
+    bridged: bool = False  # a Gateway's Service stands for the pods themselves until a proxy is ready
 
 
 class _Allotted(msgspec.Struct, frozen=True):
@@ -77,7 +78,12 @@ def translate(inputs: Inputs, key: Key) -> Translated:
         sidecar=SidecarStatus(address=allotted.address) if allotted.address else None,
         address=front.cluster_ip if front else "",
     )
-    return Translated(snapshot=snapshot, status=status, admitted=_admitted(service, allotted, front, proxies))
+    return Translated(
+        snapshot=snapshot,
+        status=status,
+        admitted=_admitted(service, allotted, front, proxies),
+        bridged=_bridged(inputs, service, front, proxies),
+    )
 
 
 def _rejected(inputs: Inputs, key: Key, given: Given, message: str) -> Translated:
@@ -187,3 +193,10 @@ def _admitted(
         return names
     served = {port.target_port for port in front.ports}
     return tuple(name for name in names if allotted.listen[name] in served) or names
+
+
+def _bridged(inputs: Inputs, service: BalancedService, front: ServiceRecord | None, proxies: Fleet) -> bool:
+    """An object that was a Sidecar has slices of the pods; without them its Service would have nobody for a while."""
+    if service.proxy.mode != "Gateway" or front is None or proxies.complete:
+        return False
+    return any(piece.ours for piece in inputs.slices.get(front.key, ()))

@@ -32,7 +32,7 @@ def fleet(inputs: Inputs, service: BalancedService, version: str, front: Service
     heard = {report.proxy: report for report in inputs.reports.get(service.key, ())}
     if service.proxy.mode == "Gateway":
         pieces = inputs.slices.get(front.key, ()) if front else ()
-        own = [entry for piece in pieces for entry in piece.endpoints if entry.uid]
+        own = [entry for piece in pieces if not piece.ours for entry in piece.endpoints if entry.uid]
         ready = {entry.uid for entry in own if entry.state == "ACTIVE"}
         expected = [heard.get(uid) or ProxyReport(proxy=uid) for uid in sorted(ready)]
         replicas = inputs.replicas.get(service.key, len({entry.uid for entry in own if not entry.terminating}))

@@ -28,6 +28,7 @@ from controller.discovery.tokens import Authenticator, Identity
 from controller.model.endpoints import Endpoint
 from controller.model.service import Algorithm, Mode
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort
+from controller.proxy.drain import terms
 from controller.proxy.plane import DataPlane
 from controller.proxy.sidecar import Sidecar, SidecarPort, SidecarService, service
 from controller.settings import ProxySettings
@@ -372,3 +373,36 @@ async def test_a_proxy_that_others_run_answers_503_too_when_its_object_is_gone(t
         plane.close()
 
     assert answer == (503, "ServiceGone: the BalancedService has been deleted.\n")
+
+
+async def test_a_gateway_listens_where_clients_find_it_until_it_is_ended_though_its_object_is_a_sidecar_now(
+    tmp_path: Path,
+) -> None:
+    operator, port = Operator(), free_port()
+    token = tmp_path / "token"
+    token.write_text("token")
+    async with backend("one") as one, backend("two") as two, operator.up() as url:
+        plane = DataPlane(ProxySettings(host="127.0.0.1"), Telemetry())
+        following = asyncio.create_task(
+            controlled.follow(plane, Settings(url=url, namespace="store", names=("shop",), token=token))
+        )
+        running = Pod(plane, port, 0)
+        before = snapshot(80, one, mode="Gateway")
+        operator.put(replace(before, address="", ports=tuple(replace(each, listen=port) for each in before.ports)))
+        await running.until(lambda: plane.ready and next(iter(plane.upstreams)).known == 1)
+        operator.put(snapshot(80, two, generation=2))
+        await running.until(lambda: plane.snapshots[KEY][0].generation == 2)
+
+        async with aiohttp.ClientSession() as session:
+            status, said = await _answer(session.get(f"http://127.0.0.1:{port}/"))
+        grace, _ = terms(each for each, _, _ in plane.snapshots.values())
+        addresses = list(plane.addresses)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await plane.stop_listening()
+        plane.close()
+
+    assert (status, addresses) == (200, [("127.0.0.1", port)])
+    assert isinstance(said, dict)
+    assert said["name"] == "two"
+    assert grace == before.proxy.accept_grace > 0

@@ -28,7 +28,8 @@ def test_an_object_owns_what_is_written_beside_it(case: str, golden: Callable[[P
     result = translate(inputs, key)
 
     assert result.snapshot is not None
-    golden(HERE / f"{case}.out.yaml", to_yaml(*children(service, result.snapshot, result.admitted, SETTINGS)))
+    owned = children(service, result.snapshot, result.admitted, SETTINGS, bridged=result.bridged)
+    golden(HERE / f"{case}.out.yaml", to_yaml(*owned))
 
 
 def test_the_authority_of_a_namespace_is_owned_by_each_of_its_objects(golden: Callable[[Path, str], None]) -> None:
