@@ -82,7 +82,7 @@ class ControlPlane:
                 namespaces=settings.watch,
                 owner=owner,
                 rollouts=settings.max_rollouts,
-                injection=settings.webhook is not None,
+                injection=settings.webhook is not None or settings.injection_policy,
             ),
             Proxies(put=self._put, gone=self._gone, synced=self.hub.sync, reports=self.reports),
             Desired(children=self._wanted, shared=self._shared),

@@ -57,7 +57,8 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     service: str = "steelyard-controller"  # the Service that proxies connect to
     discovery: tuple[str, int] = ("::", 19443)
     discovery_port: int = 19443  # of the Service
-    webhook: tuple[str, int] | None = None  # pods: [::]:19444; None: no pod is given a sidecar
+    webhook: tuple[str, int] | None = None  # pods: [::]:19444; None: no pod is given a sidecar by us
+    injection_policy: bool = False  # a MutatingAdmissionPolicy gives them
     webhook_configuration: str = ""  # whose `caBundle` is kept; "" = someone else's business
     cluster_domain: str = "cluster.local"
     sidecar_resources: dict[str, object] | None = None  # None: `InjectionSettings`' own

@@ -130,6 +130,12 @@ from controller.commands.values import HostPort, Resources
     envvar="STEELYARD_WEBHOOK_CONFIGURATION",
     help="The MutatingWebhookConfiguration that names it; its caBundle is kept by the operator.",
 )
+@click.option(
+    "--injection-policy",
+    is_flag=True,
+    envvar="STEELYARD_INJECTION_POLICY",
+    help="Pods are given their sidecars by a MutatingAdmissionPolicy: watch those that ask for one, as with --webhook.",
+)
 @options.cluster_domain
 @click.option(
     "--sidecar-resources",

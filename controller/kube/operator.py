@@ -69,7 +69,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     lease: str = "steelyard-controller"
     namespaces: frozenset[str] = frozenset()  # watched; empty = all
     rollouts: int = ROLLOUTS  # Deployments that roll at a time
-    injection: bool = False  # pods are given sidecars: watch those that ask for one
+    injection: bool = False  # pods are given sidecars, by whomever: watch those that ask for one
     owner: Object | None = None  # an ownerReference to our Deployment, for what we make in our own namespace
 
 

@@ -30,7 +30,7 @@
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
-{{- if eq .Values.injection.mode "Webhook" }}
+{{- if ne .Values.injection.mode "Disabled" }}
 - apiGroups: [""] # metadata only, of those that ask for a sidecar: RBAC can't say that, the request does
   resources: [pods]
   verbs: [list, watch]
