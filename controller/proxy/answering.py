@@ -56,7 +56,7 @@ def answered(exchange: Exchange, head: ResponseHead, status: int, now: float, pl
     if exchange.decision is not None:
         extra += exchange.decision.fields(exchange)
     out = head.forward(exchange.close, exchange.request_id, exchange.plane.date, extra)
-    rest = head.rest
+    rest = head.take_rest()
     if plain:  # all of it came in one read
         exchange.sent = len(rest)
         exchange.front.write(out + rest)
@@ -126,17 +126,19 @@ def open_tunnel(exchange: Exchange, attempt: Attempt, head: ResponseHead) -> Non
     front = exchange.front
     front.write(head.forward(False, exchange.request_id, exchange.plane.date))
     connection = attempt.detach()
+    memory = exchange.plane.memory
+    memory.unblock(front)  # from now on the tunnel's sides hold what is unread
+    memory.unblock(connection)
     exchange.until = inf
-    exchange.tunnel = Tunnel(
-        front.transport, connection.transport, lambda: tunnel_ended(exchange), exchange.plane.memory
-    )
+    exchange.tunnel = Tunnel(front.transport, connection.transport, lambda: tunnel_ended(exchange), memory)
     front.deadline = exchange.headed + exchange.route.timeouts.idle
-    exchange.tunnel.start(front.take_pipelined(), head.rest, client_full=front.full)
+    exchange.tunnel.start(front.take_pipelined(), head.take_rest(), client_full=front.full)
 
 
 def tunnel_ended(exchange: Exchange) -> None:
     assert exchange.attempt is not None
+    assert exchange.tunnel is not None
     now = monotonic()
     exchange.attempt.complete(now, reusable=False)
-    exchange.end(CLASSES[1], now)
+    exchange.end(causes.MEMORY.reason if exchange.tunnel.shed else CLASSES[1], now)
     exchange.front.gone()

@@ -127,7 +127,7 @@ class Attempt:
                 self._answered(head, status)
                 return
             answering.inform(exchange, head)
-            data = head.rest
+            data = head.take_rest()
 
     def _answered(self, head: ResponseHead, status: int) -> None:
         now = monotonic()

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from controller.balancing.node import Node
+from controller.proxy import causes, endings
 from controller.proxy.codec import RequestHead, ResponseReader
 from controller.proxy.edge import guarded, is_bug
 from controller.telemetry import Requests
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 # A request that must not be repeated takes no connection that has been idle for longer: its race can't be replayed.
 FRESH = 1.0
 SHORTEST_KEEP = 0.5  # seconds; races never make a pool useless
-PIECE = 256_000  # bytes: what one read brings at most. uvloop keeps all of a piece while a part of it is unsent
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -42,7 +42,7 @@ def reset(transport: asyncio.Transport, *, flush: bool = False) -> None:
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an endpoint: idle in its pool, or carrying one attempt."""
 
-    __slots__ = ("attempt", "blocked", "idle_since", "made", "open", "pool", "reader", "requests", "transport")
+    __slots__ = ("attempt", "idle_since", "made", "open", "pool", "reader", "requests", "transport")
 
     transport: asyncio.Transport
 
@@ -52,7 +52,6 @@ class UpstreamConnection(asyncio.Protocol):
         self.requests = 0
         self.idle_since = now
         self.open = False
-        self.blocked = 0  # bytes held for what the endpoint hasn't read
         self.attempt: Attempt | None = None
         self.reader = ResponseReader(pool.plane.head_limits)
 
@@ -79,7 +78,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        self._unblock()
+        self.pool.plane.memory.unblock(self)
         self._ended(clean=exc is None)
 
     def _ended(self, *, clean: bool) -> None:
@@ -91,19 +90,20 @@ class UpstreamConnection(asyncio.Protocol):
             self.pool.forget(self)
 
     def pause_writing(self) -> None:
-        self.blocked = max(self.transport.get_write_buffer_size(), PIECE)
-        self.pool.plane.memory.held += self.blocked
+        self.pool.plane.memory.block(self)
         if self.attempt is not None:
             guarded(self.attempt.exchange.front, self.attempt.upstream_full)
 
     def resume_writing(self) -> None:
-        self._unblock()
+        self.pool.plane.memory.unblock(self)
         if self.attempt is not None:
             guarded(self.attempt.exchange.front, self.attempt.upstream_drained)
 
-    def _unblock(self) -> None:
-        self.pool.plane.memory.held -= self.blocked
-        self.blocked = 0
+    def shed(self) -> None:
+        """The endpoint doesn't read the request, and others need what that holds."""
+        if self.attempt is not None:
+            exchange = self.attempt.exchange
+            guarded(exchange.front, endings.drop, exchange, causes.MEMORY.reason)
 
     def write(self, data: bytes) -> None:
         if self.open:  # uvloop raises on a closed transport

@@ -105,8 +105,9 @@ class Exchange:
                 keep=route.retries.max_body_bytes,
                 memory=self.plane.memory,
             )
-        if head.rest:
-            self.from_client(head.rest)
+        rest = head.take_rest()
+        if rest:
+            self.from_client(rest)
             if front.exchange is not self:  # the body was refused in its first piece
                 return False
         refusal = self._refusal()
@@ -136,6 +137,9 @@ class Exchange:
             return
         out, ended, rest = fed
         connection = self.attempt.connection if self.attempt is not None else None
+        if connection is None and not self.plane.memory.may_hold():
+            self._refuse_body(causes.MEMORY)
+            return
         if connection is None:
             front.pause(front.UNCONNECTED)
         else:

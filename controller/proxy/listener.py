@@ -16,10 +16,11 @@ from controller.balancing.node import Node
 from controller.proxy import causes, endings
 from controller.proxy.causes import Cause
 from controller.proxy.codec import RequestHead, RequestReader
-from controller.proxy.connections import PIECE, reset
+from controller.proxy.connections import reset
 from controller.proxy.deadlines import expire
 from controller.proxy.edge import guarded, is_bug
 from controller.proxy.forward import Exchange
+from controller.proxy.tcp_socket import has_left
 
 if TYPE_CHECKING:
     from controller.proxy.lane import Lane
@@ -38,9 +39,8 @@ class Front(asyncio.Protocol):
 
     # fmt: off
     __slots__ = (
-        "_blocked", "_closing", "_discarded", "_heading", "_left", "_lingering", "_partial", "_paused",
-        "_pipelined", "_reader", "_since", "deadline", "exchange", "full", "lane", "limits",
-        "open", "peer", "plane", "transport",
+        "_closing", "_discarded", "_heading", "_lingering", "_paused", "_pipelined", "_reader", "deadline", "exchange",
+        "full", "lane", "limits", "open", "partial", "peer", "plane", "since", "transport",
     )
     # fmt: on
 
@@ -57,10 +57,8 @@ class Front(asyncio.Protocol):
         self.deadline = 0.0
         self._reader = RequestReader(self.limits)
         self._heading = True  # a head is being waited for with `requestHeaders`, not idly
-        self._partial = 0  # bytes of an unfinished head
-        self._blocked = 0  # bytes held for what the client hasn't read
-        self._left = 0  # of an answer, when that was last looked at
-        self._since = 0.0  # when what is held last became less, or began to be held
+        self.partial = 0  # bytes of an unfinished head
+        self.since = 0.0  # when it began
         self._paused = 0
         self._pipelined = b""
         self._closing = False
@@ -109,8 +107,9 @@ class Front(asyncio.Protocol):
         self.gone()
 
     def gone(self) -> None:
-        self.plane.memory.held -= self._partial + self._blocked + len(self._pipelined)
-        self._partial = self._blocked = 0
+        self.plane.memory.unblock(self)
+        self.plane.memory.held -= self.partial + len(self._pipelined)
+        self.partial = 0
         self._pipelined = b""
         if self._lingering:
             self._lingering = False
@@ -130,15 +129,15 @@ class Front(asyncio.Protocol):
     def _read(self, data: bytes) -> None:
         head = self._reader.feed(data)
         if type(head) is RequestHead:
-            if self._partial:
-                self.plane.memory.held -= self._partial
-                self._partial = 0
+            if self.partial:
+                self.plane.memory.held -= self.partial
+                self.partial = 0
             exchange = self.exchange = Exchange(self, head)
             exchange.begin()
         elif head is None:
-            if not self._partial:
-                self._since = monotonic()
-            self._partial += len(data)
+            if not self.partial:
+                self.since = monotonic()
+            self.partial += len(data)
             self.plane.memory.held += len(data)
             if not self.plane.memory.may_hold():
                 self._refuse(causes.MEMORY)
@@ -210,17 +209,13 @@ class Front(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full = True
-        self._left = self.transport.get_write_buffer_size()
-        self._blocked = max(self._left, PIECE)
-        self._since = monotonic()
-        self.plane.memory.held += self._blocked
+        self.plane.memory.block(self)
         if self.exchange is not None:
             guarded(self, self.exchange.client_full)
 
     def resume_writing(self) -> None:
         self.full = False
-        self.plane.memory.held -= self._blocked
-        self._blocked = 0
+        self.plane.memory.unblock(self)
         if self.exchange is not None:
             guarded(self, self.exchange.client_drained)
 
@@ -228,20 +223,14 @@ class Front(asyncio.Protocol):
         if self.open:  # uvloop raises on a closed transport
             self.transport.write(data)
 
+    def look(self) -> None:
+        """Has the client left? While it isn't read, no event tells."""
+        if self.exchange is not None and self.exchange.tunnel is not None:
+            self.exchange.tunnel.look()
+        elif self._paused and self.open and has_left(self.transport):
+            self.transport.abort()
+
     # Short of memory.
-
-    @property
-    def holds(self) -> int:
-        """Bytes of an unfinished head, or for an answer that the client doesn't read."""
-        return self._partial + self._blocked
-
-    def moved(self, now: float) -> float:
-        """When the client last made it less, as far as that was looked at."""
-        if self._blocked:
-            left = self.transport.get_write_buffer_size()
-            if left < self._left:
-                self._left, self._since = left, now
-        return self._since
 
     def shed(self) -> None:
         """Give up the client, since others need what it holds."""
@@ -249,9 +238,11 @@ class Front(asyncio.Protocol):
             endings.drop(self.exchange, causes.CLIENT_SLOW)
         elif self._closing:
             self.transport.abort()
-        elif self._partial:
+        elif self.partial and not self.full:
             self._refuse(causes.MEMORY)
             self._stop_lingering()
+        else:
+            self.abort()
 
     # The end.
 
@@ -304,7 +295,7 @@ class Front(asyncio.Protocol):
 
     def close_idle(self) -> None:
         """Close if nothing is being served or begun: the listener stops."""
-        if self.exchange is None and self.open and not (self._pipelined or self._partial):
+        if self.exchange is None and self.open and not (self._pipelined or self.partial):
             self._finish(monotonic())
 
     def cut(self) -> None:
@@ -320,7 +311,7 @@ class Front(asyncio.Protocol):
             self._stop_lingering()
         elif self._closing:
             self.transport.abort()
-        elif self._partial:
+        elif self.partial:
             self._refuse(causes.REQUEST_TIMEOUT)
         else:
             self._finish(now)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
+from typing import Protocol
 
 # A third: interpreter and code need about 60 MiB of a small container, and the kernel charges socket buffers to it.
 SHARE = 3
 UNLIMITED = 128 * 1024 * 1024
+PIECE = 256_000  # bytes: what one read brings at most. uvloop keeps all of a piece while a part of it is unsent
 
 
 def budget(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
@@ -18,17 +23,47 @@ def budget(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
     return limit // SHARE
 
 
-class Memory:
-    """Counts held bytes. Above 75 % no replay copies are kept, above 90 % new requests are refused, above all of it
-    unfinished heads, too."""
+class Holder(Protocol):
+    """A connection whose other end doesn't read what we have for it."""
 
-    __slots__ = ("_keep", "_refuse", "held", "limit", "refused", "unkept")
+    transport: asyncio.Transport
+
+    def shed(self) -> None:
+        """Give it up, since others need what it holds."""
+
+
+class Blocked:
+    """What a holder's transport keeps, and since when it is not becoming less."""
+
+    __slots__ = ("_left", "_since", "_transport", "size")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._left = transport.get_write_buffer_size()
+        self._since = monotonic()
+        self.size = max(self._left, PIECE)
+
+    def since(self, now: float) -> float:
+        """When it last became less, as far as that was looked at."""
+        left = self._transport.get_write_buffer_size()
+        if left < self._left:
+            self._left, self._since = left, now
+        return self._since
+
+
+class Memory:
+    """Counts held bytes. Above 75 % no replay copies are kept, above 90 % new requests are refused; above all of it
+    unfinished heads are refused, too, and who has not read for the longest time makes room for who is blocked next:
+    requests that came while there was room may all be answered at once, with more than there is."""
+
+    __slots__ = ("_blocked", "_keep", "_refuse", "held", "limit", "refused", "unkept")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
         self.refused = 0  # requests answered 503
         self.unkept = 0  # replay copies given up
+        self._blocked: dict[Holder, Blocked] = {}
         self._keep = limit * 75 // 100
         self._refuse = limit * 90 // 100
 
@@ -60,6 +95,31 @@ class Memory:
             return True
         self.refused += 1
         return False
+
+    def block(self, holder: Holder) -> None:
+        """Its transport has had to keep bytes."""
+        self.unblock(holder)
+        blocked = self._blocked[holder] = Blocked(holder.transport)
+        self.held += blocked.size
+        while self.held > self.limit and len(self._blocked) > 1:
+            self._make_room(holder)
+
+    def unblock(self, holder: Holder) -> None:
+        blocked = self._blocked.pop(holder, None)
+        if blocked is not None:
+            self.held -= blocked.size
+
+    def still(self, since: float, now: float) -> Iterator[tuple[int, Holder]]:
+        """Those who have taken nothing since then, and what each holds."""
+        return ((each.size, holder) for holder, each in self._blocked.items() if each.since(now) <= since)
+
+    def _make_room(self, for_: Holder) -> None:
+        now = monotonic()
+        stillest = min(
+            (each for each in self._blocked if each is not for_), key=lambda each: self._blocked[each].since(now)
+        )
+        self.unblock(stillest)
+        stillest.shed()
 
     def __repr__(self) -> str:
         return f"<Memory {self.held}/{self.limit}>"

@@ -251,6 +251,8 @@ class DataPlane:
             shed(self.fronts, self.memory, now)
         if now - self._swept >= 1.0:
             self._swept = now
+            for front in tuple(self.fronts):
+                guarded(front, front.look)
             for lane in self.lanes:
                 for pool in lane.pools:
                     pool.sweep(now)

@@ -233,6 +233,10 @@ class TcpFront(asyncio.BufferedProtocol):
         else:
             self.deadline = tunnel.seen + self.route.timeouts.tcp_idle
 
+    def look(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.look()
+
     def close_idle(self) -> None:
         """The listener stops: no connection here is ever known to be idle, so each has its drain."""
 
@@ -278,7 +282,9 @@ class TcpFront(asyncio.BufferedProtocol):
         tunnel, node = self._tunnel, self.node
         assert tunnel is not None
         assert node is not None
-        failed = tunnel.backend.broken and not tunnel.backend.received
+        if tunnel.shed:
+            self._outcome = causes.MEMORY.reason
+        failed = not tunnel.shed and tunnel.backend.broken and not tunnel.backend.received
         node.finish(monotonic(), Kind.RESET if failed else Kind.OK, 0.0 if failed else None)
         self._end(causes.RESET.reason if failed else self._outcome)
         self.node = None

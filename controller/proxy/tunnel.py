@@ -12,18 +12,19 @@ from time import monotonic
 
 from controller.proxy.connections import reset
 from controller.proxy.memory import Memory
+from controller.proxy.tcp_socket import has_left
 
 
 class Side(asyncio.Protocol):
     """One end of a tunnel; it becomes the protocol of a transport that is already open."""
 
-    __slots__ = ("blocked", "broken", "closed", "ended", "received", "transport", "tunnel")
+    __slots__ = ("broken", "closed", "ended", "full", "received", "transport", "tunnel")
 
     def __init__(self, tunnel: Tunnel, transport: asyncio.Transport) -> None:
         self.tunnel = tunnel
         self.transport = transport
         self.received = 0  # bytes from this side
-        self.blocked = 0  # bytes that it hasn't read
+        self.full = False  # it doesn't read, so the other side isn't read
         self.ended = False  # its FIN has come
         self.broken = False  # it ended by a reset or by silence
         self.closed = False
@@ -39,31 +40,32 @@ class Side(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self.broken = exc is not None
-        self._unblock()
+        self.tunnel.memory.unblock(self)
         self.tunnel.lost(self, exc)
 
     def pause_writing(self) -> None:
-        self.blocked = self.transport.get_write_buffer_size()
-        self.tunnel.memory.held += self.blocked
+        self.full = True
+        self.tunnel.memory.block(self)
         other = self.tunnel.other(self)
         if not other.transport.is_closing():
             other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._unblock()
+        self.full = False
+        self.tunnel.memory.unblock(self)
         other = self.tunnel.other(self)
         if not other.transport.is_closing():
             other.transport.resume_reading()
 
-    def _unblock(self) -> None:
-        self.tunnel.memory.held -= self.blocked
-        self.blocked = 0
+    def shed(self) -> None:
+        self.tunnel.shed = True
+        self.tunnel.close()
 
 
 class Tunnel:
     """Two sides. `on_end` is called once, when both are gone."""
 
-    __slots__ = ("_on_end", "backend", "client", "memory", "seen")
+    __slots__ = ("_on_end", "backend", "client", "memory", "seen", "shed")
 
     def __init__(
         self, client: asyncio.Transport, backend: asyncio.Transport, on_end: Callable[[], None], memory: Memory
@@ -71,6 +73,7 @@ class Tunnel:
         self.client = Side(self, client)
         self.backend = Side(self, backend)
         self.seen = monotonic()  # when a byte last came
+        self.shed = False  # ended because others needed what one side didn't read
         self.memory = memory
         self._on_end = on_end
         client.set_protocol(self.client)
@@ -78,6 +81,9 @@ class Tunnel:
 
     def start(self, from_client: bytes, from_backend: bytes, *, client_full: bool = False) -> None:
         """Pass on what came early, and let bytes flow; `client_full`: it has yet to read what was written before."""
+        if client_full:
+            self.client.full = True
+            self.memory.block(self.client)
         if from_client:
             self.carry(self.client, from_client)
         if from_backend:
@@ -115,6 +121,16 @@ class Tunnel:
                 reset(other.transport, flush=True)
         elif other.closed:
             self._on_end()
+
+    def look(self) -> None:
+        """End both sides if one that isn't read has been reset: no event tells, and what it sent is for nobody."""
+        for side in (self.client, self.backend):
+            if self.other(side).full and not side.closed and has_left(side.transport):
+                side.broken = True
+                side.transport.abort()
+                other = self.other(side)
+                if not other.closed:
+                    reset(other.transport)
 
     def close(self) -> None:
         """End both sides: the silence was too long, or the drain is over. No close frame: the bytes aren't ours."""

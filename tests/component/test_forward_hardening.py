@@ -420,3 +420,67 @@ async def test_short_of_memory_who_stands_still_goes_and_who_reads_slowly_stays(
         assert (await still.to_end())[0] == "RST"
         assert await rig.loop.sock_recv(moving, 16_384)
         assert rig.outcomes == {"client_slow": 1}
+
+
+async def test_over_the_budget_who_has_not_read_for_the_longest_time_makes_room_at_once(rig: Rig) -> None:
+    """Each reader holds a piece of 256 kB: two fill this budget, and were let in before they held anything."""
+    await rig.open(settings=msgspec.structs.replace(SETTINGS, memory=600_000))
+    body, all_came = bytes(20_000_000), asyncio.Event()
+    answer = send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    rig.backend.script(recv_head(), wait_for(all_came), answer, stall())
+    clients = [await rig.connect() for _ in range(4)]
+    for client in clients:
+        client.stop_reading()
+        await client.send(GET)
+    await rig.backend.connection(3)
+    all_came.set()
+
+    await rig.reached(lambda: rig.outcomes == {"client_slow": 2})
+
+    assert rig.plane.memory.held <= 600_000
+    assert len(rig.plane.fronts) == 2
+
+
+async def test_a_body_that_waits_for_its_endpoint_is_refused_when_the_budget_is_used_up(rig: Rig) -> None:
+    settings = msgspec.structs.replace(SETTINGS, memory=100_000)
+    await rig.open(settings=settings, limits=Limits(max_requests_per_endpoint=1, queue=10))
+    rig.backend.script(recv_head(), stall())
+    first = await rig.connect()
+    await first.send(GET)
+    await rig.backend.connection()
+    waiting = await rig.connect()
+
+    await waiting.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n")
+    await rig.reached(lambda: len(rig.lane.queue) == 1)
+    await waiting.send(b"x" * 200_000)
+
+    assert (await waiting.response()).status == 503
+    assert rig.plane.memory.held == 0
+    assert rig.outcomes == {"memory": 1}
+
+
+async def test_a_client_that_leaves_while_its_endpoint_reads_nothing_costs_the_endpoint_its_request(rig: Rig) -> None:
+    await rig.open()
+    rig.backend.script(recv_head(), stop_reading(), stall())
+    client = await rig.connect()
+    await client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n")
+    await client.send(b"x" * 20_000_000)
+    await rig.reached(lambda: all(front.paused(front.UPSTREAM) for front in rig.plane.fronts))
+
+    client.rst(flush=False)
+
+    await rig.reached(lambda: not rig.plane.fronts)
+    assert rig.outcomes == {"client_left": 1}
+
+
+async def test_a_client_that_leaves_behind_a_pipelined_request_cancels_the_one_in_service(rig: Rig) -> None:
+    await rig.open()
+    rig.backend.script(recv_head(), stall())
+    client = await rig.connect()
+    await client.send(GET + GET)
+    await rig.reached(lambda: all(front.paused(front.PIPELINED) for front in rig.plane.fronts))
+
+    client.rst(flush=False)
+
+    await rig.reached(lambda: not rig.plane.fronts)
+    assert rig.outcomes == {"client_left": 1}

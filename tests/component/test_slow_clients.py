@@ -22,6 +22,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from controller.proxy.connections import reset
+from controller.proxy.memory import PIECE
 from tests.bench.peers.programs import PACKAGES, SYSTEM_PATH, debian
 
 CONTAINER = 128 * 1024 * 1024
@@ -34,10 +36,10 @@ apiVersion: steelyard.dev/v1alpha1
 kind: BalancedService
 metadata: {{name: shop}}
 spec:
-  ports: [{{port: {listen}}}]
+  ports: [{{port: {listen}, protocol: {protocol}}}]
   backends: [{{name: one, addresses: [127.0.0.1], port: {backend}}}]
   proxy: {{acceptGrace: 100ms, drain: 1s}}
-"""
+{more}"""
 
 
 def free_port() -> int:
@@ -56,18 +58,43 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Reads bodies to their end; `/big` is answered with much, all else with little."""
-    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+class Backend:
+    """Reads bodies to their end; `/big` is answered with much, all else with little.
+
+    Nothing is read or answered before `room` requests have come: then all at once.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._missing = room
+        self._ready = asyncio.Event()
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._answer(reader, writer)
+        writer.close()
+
+    async def end(self) -> None:
+        """Once nobody is connected any more."""
+        self._ready.set()
+        await asyncio.gather(*self._serving)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
+            self._missing -= 1
+            if self._missing <= 0:
+                self._ready.set()
+            await self._ready.wait()
             found = re.search(rb"content-length: (\d+)", head.lower())
             if found is not None:
                 await reader.readexactly(int(found[1]))
             body = bytes(BIG) if head.startswith(b"GET /big") else b"ok"
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
             await writer.drain()
-    writer.close()
 
 
 class Proxy:
@@ -97,10 +124,12 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def small_proxy(directory: Path) -> AsyncIterator[Proxy]:
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=4096)
+async def small_proxy(directory: Path, protocol: str = "HTTP", more: str = "", room: int = 0) -> AsyncIterator[Proxy]:
+    backend = Backend(room)
+    server = await asyncio.start_server(backend, "127.0.0.1", 0, backlog=4096)
     listen, admin, file = free_port(), free_port(), directory / "shop.yaml"
-    file.write_text(OBJECT.format(listen=listen, backend=server.sockets[0].getsockname()[1]))
+    port = server.sockets[0].getsockname()[1]
+    file.write_text(OBJECT.format(listen=listen, backend=port, protocol=protocol, more=more))
     module = "tests.component.small_proxy"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, str(file), f"127.0.0.1:{admin}", str(BUDGET)),
@@ -120,6 +149,7 @@ async def small_proxy(directory: Path) -> AsyncIterator[Proxy]:
         process.terminate()
         await process.wait()
         server.close()
+        await backend.end()
 
 
 class Slow(asyncio.Protocol):
@@ -141,6 +171,10 @@ class Slow(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone = True
 
+    def reset(self) -> None:
+        if not self.gone:
+            reset(self.transport)
+
     def drip(self) -> None:
         if not self.gone and self._drip:
             self.transport.write(self._drip)
@@ -153,8 +187,8 @@ KINDS = (
 )
 
 
-async def attack(port: int) -> list[Slow]:
-    """A wave of all kinds, once it stands."""
+async def attack(port: int, kinds: tuple[tuple[bytes, bytes], ...] = KINDS) -> list[Slow]:
+    """A wave of these kinds, once it stands."""
 
     async def one(begin: bytes, drip: bytes) -> Slow:
         sock = socket.socket()
@@ -166,7 +200,7 @@ async def attack(port: int) -> list[Slow]:
 
     wave: list[Slow] = []
     for _ in range(0, PER_WAVE, 50):
-        wave += await asyncio.gather(*(one(*kind) for kind in KINDS for _ in range(50)))
+        wave += await asyncio.gather(*(one(*kind) for kind in kinds for _ in range(50)))
     return wave
 
 
@@ -254,6 +288,44 @@ async def test_ten_thousand_slow_clients_hurt_nobody(tmp_path: Path) -> None:
         assert await proxy.metric("steelyard_requests_in_flight") == 0
         assert await proxy.metric("steelyard_bugs_total") == 0
         assert proxy.peak < CONTAINER
+
+
+BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * BIG
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("kind", "protocol", "more"),
+    [
+        pytest.param(KINDS[2], "HTTP", "", id="answers"),
+        pytest.param(KINDS[2], "TCP", "", id="answers on a TCP port"),
+        pytest.param((BODY, b""), "HTTP", "", id="bodies that the endpoint does not read"),
+        pytest.param((BODY, b""), "TCP", "", id="bodies on a TCP port"),
+        pytest.param(
+            (BODY, b""),
+            "HTTP",
+            "  limits: {maxRequestsPerEndpoint: 1, queue: 1150}\n",
+            id="bodies that wait for a slot",
+        ),
+    ],
+)
+async def test_what_comes_all_at_once_for_whom_nobody_reads_stays_in_the_container(
+    kind: tuple[bytes, bytes], protocol: str, more: str, tmp_path: Path
+) -> None:
+    """All were let in while there was room, and a moment later each has more than its share."""
+    room = 1 << 30 if kind[0] is BODY else PER_WAVE
+    async with small_proxy(tmp_path, protocol, more, room) as proxy:
+        wave = await attack(proxy.listen, (kind,))
+        await asyncio.sleep(3)  # what is to come has come
+        print(f"{sum(not each.gone for each in wave)} of {len(wave)} left, peak {proxy.peak >> 20} MiB")
+        assert proxy.peak < CONTAINER
+        assert await proxy.metric("steelyard_held_bytes") <= BUDGET + PIECE
+        for each in wave:
+            each.reset()
+
+        await proxy.reaches("steelyard_client_connections", 0)
+        assert await proxy.metric("steelyard_held_bytes") == 0
+        assert await proxy.metric("steelyard_bugs_total") == 0
 
 
 def slowhttptest() -> str:

@@ -7,6 +7,7 @@ from random import Random
 from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.balancing.node import Kind
@@ -15,6 +16,7 @@ from controller.model.snapshot import SnapshotProxy
 from controller.proxy.drain import drain
 from controller.proxy.tcp import TcpFront
 from tests.component.rig import (
+    SETTINGS,
     Rig,
     Step,
     Wire,
@@ -462,6 +464,37 @@ async def test_a_line_is_logged_for_each_connection(rig: Rig) -> None:
     assert (line["client"], line["outcome"], line["tries"]) == ("127.0.0.1", "carried", 1)
     assert (line["received"], line["sent"]) == (5, 6)
     assert 0 < line["connect_seconds"] <= line["seconds"]
+
+
+# Nobody reads.
+
+
+async def test_a_client_that_leaves_while_its_endpoint_reads_nothing_is_noticed(rig: Rig) -> None:
+    await opened(rig, recv(1), stop_reading(), stall())
+    client = await rig.connect()
+    await client.send(b"x" * 20_000_000)
+    await rig.reached(lambda: rig.plane.memory.held > 0)
+    upstream = await rig.backend.connection()
+
+    client.rst(flush=False)
+
+    await ended(rig)
+    upstream.start_reading()
+    assert (await upstream.to_end())[0] == "RST"
+
+
+async def test_short_of_memory_a_connection_that_stands_still_is_cut(rig: Rig) -> None:
+    settings = msgspec.structs.replace(SETTINGS, memory=300_000)
+    await rig.open(settings=settings, protocol="TCP")
+    rig.backend.script(recv(1), send(bytes(20_000_000)), stall())
+    client = await rig.connect()
+    client.stop_reading()
+    await client.send(b"x")
+    await rig.reached(lambda: rig.plane.memory.tight)
+
+    await ended(rig)
+
+    assert rig.outcomes == {"memory": 1}
 
 
 # Endpoints that go away, and the proxy's own drain.

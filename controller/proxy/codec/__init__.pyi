@@ -74,15 +74,14 @@ class RequestHead:
         """Steelyard-Hop elements that are already there, whoever wrote them."""
     @property
     def plain(self) -> bool:
-        """No body, nothing in `rest`, `hops` 0, no `max_forwards`: the usual request, by one question."""
+        """No body, nothing behind it, `hops` 0, no `max_forwards`: the usual request, by one question."""
     def loops(self, forwarding: Forwarding) -> int:
         """Those of them that name this very object: it has been here so many times."""
     @property
     def request_id(self) -> bytes | None:
         """A valid X-Request-Id that came with it."""
-    @property
-    def rest(self) -> bytes:
-        """What followed the head in the last `feed`."""
+    def take_rest(self) -> bytes:
+        """What followed the head in the last `feed`, once: b"" after that, so that a head doesn't keep it in memory."""
     def field(self, name: bytes) -> bytes | None:
         """Value of the first field with this name, in any case."""
     def cookie(self, name: bytes) -> bytes | None:
@@ -132,17 +131,17 @@ class ResponseHead:
         """Seconds, of the delta form; -1 = absent."""
     @property
     def upgrade(self) -> bool:
-        """A 101 that answers the request's Upgrade; `rest` belongs to the tunnel."""
+        """A 101 that answers the request's Upgrade; what follows belongs to the tunnel."""
     @property
     def ends_by_close(self) -> bool:
         """The client's connection must close behind this response (1.0 without a Content-Length), whatever `close`
         says: the caller has to know."""
-    @property
-    def rest(self) -> bytes: ...
+    def take_rest(self) -> bytes:
+        """As `RequestHead.take_rest`."""
     @property
     def plain(self) -> bool:
-        """The usual answer, by one question: 200–499 but 429, `rest` is its whole body, `keep_alive`, the client's
-        connection stays, no `keep_alive_timeout`."""
+        """The usual answer, by one question: 200–499 but 429, what follows is its whole body, `keep_alive`, no
+        `keep_alive_timeout`, the client's connection stays."""
     def field(self, name: bytes) -> bytes | None: ...
     def forward(self, close: bool, request_id: bytes, date: bytes, extra: bytes = b"") -> bytes:
         """The head as it goes to the client, with its blank line. It says `Connection: close` if `close`, or if the
@@ -151,7 +150,7 @@ class ResponseHead:
 
 @final
 class ResponseReader:
-    """Reads responses on one upstream connection; 1xx heads too, one per `feed`: feed `rest` for the next."""
+    """Reads responses on one upstream connection; 1xx heads too, one per `feed`: feed what followed for the next."""
 
     def __init__(self, limits: Limits) -> None: ...
     def feed(self, data: bytes, request: RequestHead) -> ResponseHead | Refused | None: ...

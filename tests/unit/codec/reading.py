@@ -42,7 +42,7 @@ def read_request(pieces: Iterable[bytes], limits: Limits | None = None) -> tuple
     for piece in pieces:
         answer = reader.feed(piece)
         if isinstance(answer, RequestHead):
-            return answer, answer.rest + b"".join(pieces)
+            return answer, answer.take_rest() + b"".join(pieces)
         if answer is not None:
             return answer, b""
     return None, b""
@@ -56,7 +56,7 @@ def read_response(
     for piece in pieces:
         answer = reader.feed(piece, request)
         if isinstance(answer, ResponseHead):
-            return answer, answer.rest + b"".join(pieces)
+            return answer, answer.take_rest() + b"".join(pieces)
         if answer is not None:
             return answer, b""
     return None, b""

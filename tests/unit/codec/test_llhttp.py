@@ -179,6 +179,7 @@ STRICTER_OF_RESPONSES = {
     "transfer-encoding in 1.0",
     "content-length",
     "status",
+    "reason",
     "version",
 }
 

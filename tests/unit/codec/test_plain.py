@@ -38,7 +38,7 @@ def test_a_request_is_plain_if_nothing_has_to_be_decided_before_it_goes_on(behin
         if "1.0" in start and "chunked" in fields:  # refused
             continue
         head = request(start, fields, behind)
-        usual = head.length == 0 and head.rest == b"" and head.hops == 0 and head.max_forwards == -1
+        usual = head.length == 0 and head.take_rest() == b"" and head.hops == 0 and head.max_forwards == -1
         assert head.plain == usual, head
         seen.add(usual)
     assert seen == ({True, False} if not behind else {False})
@@ -50,7 +50,7 @@ def test_an_answer_is_plain_if_it_is_whole_and_says_nothing_of_the_endpoint_or_o
         asked = request(start, "Connection: keep-alive\r\n" if "1.0" in start else "")
         head = ResponseReader(Limits()).feed(f"HTTP/1.1 {status} X\r\n{fields}\r\n".encode() + behind, asked)
         assert type(head) is ResponseHead
-        whole = head.length == len(head.rest) and head.keep_alive
+        whole = head.length == len(head.take_rest()) and head.keep_alive
         stays = asked.keep_alive and not head.ends_by_close
         silent = head.keep_alive_timeout == -1 and status < 500 and status != 429
         assert head.plain == (whole and stays and silent), head

@@ -223,9 +223,9 @@ def test_interim_heads_come_one_by_one_and_get_nothing_of_ours() -> None:
     assert (first.status, first.length) == (103, 0)
     assert answered(first, close=True) == b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"
 
-    second = reader.feed(first.rest, asked)
+    second = reader.feed(first.take_rest(), asked)
     assert isinstance(second, ResponseHead)
-    assert (second.status, second.rest) == (200, b"body")
+    assert (second.status, second.take_rest()) == (200, b"body")
 
 
 def test_started_tells_whether_a_byte_of_a_head_has_come() -> None:

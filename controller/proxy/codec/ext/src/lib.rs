@@ -5,6 +5,8 @@ mod bodies;
 mod requests;
 mod responses;
 
+use std::sync::{Mutex, PoisonError};
+
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -68,6 +70,25 @@ impl<T> OrRefused<T> {
 }
 
 /// `data` from `start` on; the same object if that is all of it.
+/// What followed a head in one read: up to 256 kB, which must not stay in memory for as long as its head.
+struct Rest {
+    bytes: Mutex<Option<Py<PyBytes>>>,
+    /// Before it was taken.
+    size: usize,
+}
+
+impl Rest {
+    fn new(data: &Bound<'_, PyBytes>, start: usize) -> Self {
+        let size = data.as_bytes().len() - start;
+        Rest { bytes: Mutex::new((size > 0).then(|| tail(data, start))), size }
+    }
+
+    fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let taken = self.bytes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.map_or_else(|| PyBytes::new(py, b""), |bytes| bytes.into_bound(py))
+    }
+}
+
 fn tail(data: &Bound<'_, PyBytes>, start: usize) -> Py<PyBytes> {
     if start == 0 {
         return data.clone().unbind();

@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 use heads::Answering;
 
 use crate::requests::{check_line, length, RequestHead};
-use crate::{or_absent, tail, Limits, OrRefused};
+use crate::{or_absent, Limits, OrRefused, Rest};
 
 #[pyclass(module = "controller.proxy.codec")]
 pub struct ResponseReader(heads::ResponseReader);
@@ -21,7 +21,7 @@ impl ResponseReader {
 
     fn feed(&mut self, data: &Bound<'_, PyBytes>, request: &RequestHead) -> OrRefused<Option<ResponseHead>> {
         let fed = self.0.feed(data.as_bytes(), &request.head);
-        OrRefused::of(fed.map(|fed| fed.map(|(head, end)| ResponseHead { head, rest: tail(data, end) })))
+        OrRefused::of(fed.map(|fed| fed.map(|(head, end)| ResponseHead { head, rest: Rest::new(data, end) })))
     }
 
     #[getter]
@@ -33,7 +33,7 @@ impl ResponseReader {
 #[pyclass(frozen, module = "controller.proxy.codec")]
 pub struct ResponseHead {
     pub(crate) head: heads::ResponseHead,
-    rest: Py<PyBytes>,
+    rest: Rest,
 }
 
 #[pymethods]
@@ -78,15 +78,14 @@ impl ResponseHead {
         self.head.ends_by_close()
     }
 
-    #[getter]
-    fn rest(&self, py: Python<'_>) -> Py<PyBytes> {
-        self.rest.clone_ref(py)
+    fn take_rest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.rest.take(py)
     }
 
     /// One question for what most answers have in common: each costs Python 30 ns and more.
     #[getter]
-    fn plain(&self, py: Python<'_>) -> bool {
-        self.head.is_plain(self.rest.as_bytes(py).len())
+    fn plain(&self) -> bool {
+        self.head.is_plain(self.rest.size)
     }
 
     fn field<'py>(&self, py: Python<'py>, name: &[u8]) -> Option<Bound<'py, PyBytes>> {
