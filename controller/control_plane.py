@@ -7,37 +7,32 @@ import contextlib
 import logging
 import secrets
 import signal
-import ssl
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import aiohttp
 import msgspec
 from aiohttp import web
 
 from controller import admin
+from controller.certified import RETRY, UNREACHABLE, Certified, Told
 from controller.children import ChildSettings, authority, children
-from controller.discovery import certificates, session_keys
-from controller.discovery.certificates import Authority
 from controller.discovery.frames import AUDIENCE, Report
 from controller.discovery.hub import Hub, Published
 from controller.discovery.relay import Relay, Way
 from controller.discovery.server import Access, Discovery
-from controller.discovery.tls import use
 from controller.discovery.tokens import Authenticator, Identity
 from controller.injection import InjectionSettings
-from controller.kube.api import Api, ApiError, Object, load
+from controller.kube.api import Api, Object, load
 from controller.kube.injector import Injector, WebhookConfiguration
 from controller.kube.operator import Operator, Proxies, Scope
 from controller.kube.owner import own_deployment
 from controller.kube.reconciler import Desired
 from controller.kube.reports import Reports
-from controller.kube.secrets import OwnSecret
 from controller.kube.tokens import Reviewer
 from controller.kube.writers import NotYetError
 from controller.model.service import BalancedService
@@ -48,28 +43,29 @@ from controller.translate import Key, Translated
 
 log = logging.getLogger(__name__)
 
-UNREACHABLE = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
-RETRY = 2.0  # seconds between attempts to read the Secret at the start, without which nothing can be served
-
 
 class ControlPlane:
     """All parts of one operator process. `run` until SIGTERM or SIGINT."""
 
     def __init__(self, settings: OperatorSettings, api: Api, owner: Object | None) -> None:
         self._settings = settings
-        self._data: Mapping[str, bytes] = {}  # of the Secret
-        self._authority: Authority | None = None
-        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self._trust = ssl.create_default_context(cadata=None)  # of other replicas; ours, once the Secret is read
         self._serving = False
         self._ending = False
         self._wire: dict[str, int] = {}  # events of the discovery server
-        self._names = [
-            f"{settings.service}.{settings.namespace}.svc",
-            f"{settings.service}.{settings.namespace}.svc.{settings.cluster_domain}",
-        ]
-        self._children = _child_settings(settings, f"https://{self._names[0]}:{settings.discovery_port}")
-        self._secret = OwnSecret(api, settings.namespace, settings.secret, owner, self._renewed)
+        host = f"{settings.service}.{settings.namespace}.svc"
+        self._children = _child_settings(settings, f"https://{host}:{settings.discovery_port}")
+        self._certified = Certified(
+            settings,
+            api,
+            owner,
+            [host, f"{host}.{settings.cluster_domain}"],
+            Told(
+                now=lambda: datetime.now(UTC),
+                leading=lambda: self.operator.elector.leading,
+                changed=lambda: self.operator.everything_changed(),
+                warn=lambda reason, note: self.operator.warn(reason, note),
+            ),
+        )
         self.hub = Hub(lambda key: key in self.operator.store.inputs.objects)
         self.reports = Reports()
         self.operator = Operator(
@@ -108,8 +104,8 @@ class ControlPlane:
         self.relay = Relay(
             Way(
                 holder=self._holder,
-                trust=lambda: self._trust,
-                server_name=self._names[0],
+                trust=lambda: self._certified.peers,
+                server_name=host,
                 token=Path(settings.token_file or ""),
             ),
             Random(),
@@ -164,8 +160,9 @@ class ControlPlane:
         return found
 
     async def _serve(self) -> None:
-        """Serves snapshots once there is a certificate, and follows what the Secret says."""
-        await self._first_secret()
+        """Serves snapshots once there is a certificate, and follows what the Secrets say."""
+        own = self._certified
+        await own.first()
         webhook = web.AppRunner(self.injector.app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         runner = web.AppRunner(
             self.discovery.app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=2.0
@@ -173,63 +170,35 @@ class ControlPlane:
         await runner.setup()
         await webhook.setup()
         try:
-            await web.SockSite(runner, admin.bound(*self._settings.discovery), ssl_context=self._tls).start()
+            await web.SockSite(runner, admin.bound(*self._settings.discovery), ssl_context=own.discovery).start()
             if self._settings.webhook is not None:
-                await web.SockSite(webhook, admin.bound(*self._settings.webhook), ssl_context=self._tls).start()
+                await web.SockSite(webhook, admin.bound(*self._settings.webhook), ssl_context=own.webhook).start()
             self._serving = True
             while True:
-                await asyncio.sleep(self._settings.secret_period)
-                await self._read_secret()
+                await asyncio.sleep(own.period)
+                await own.look()
         finally:
             await runner.cleanup()
             await webhook.cleanup()
 
     async def _keep_trusted(self) -> None:
         """So that the API server trusts the webhook, whenever the configuration is applied anew."""
+        own = self._certified
         while True:
             pause = RETRY
-            if self._authority is not None and self.operator.elector.leading:
+            own.retold.clear()
+            if own.trusted and self.operator.elector.leading:
                 try:
-                    if await self._configuration.trust(self._authority.trusted):
+                    if await self._configuration.trust(own.trusted):
                         pause = self._settings.secret_period
                 except UNREACHABLE as error:
                     log.warning("the webhook's configuration was not written", extra={"error": str(error)})
-            await asyncio.sleep(pause)
-
-    async def _first_secret(self) -> None:
-        while True:
-            if await self._read_secret():
-                return
-            await asyncio.sleep(RETRY)
-
-    async def _read_secret(self) -> bool:
-        try:
-            data = await self._secret.read(may_renew=self.operator.elector.leading)
-        except UNREACHABLE as error:
-            log.warning("secret not read", extra={"secret": self._settings.secret, "error": str(error)})
-            return False
-        found = certificates.held(data)
-        if found is None:
-            log.error("the secret holds no authority", extra={"secret": self._settings.secret})
-            return False
-        if self._authority is None or found.leaf != self._authority.leaf:
-            use(self._tls, found.leaf)
-        trusted = self._authority is None or found.trusted != self._authority.trusted
-        keys = dict(data) != dict(self._data)
-        self._authority, self._data = found, data
-        if trusted:
-            self._trust = ssl.create_default_context(cadata=found.trusted.decode())
-        if trusted or keys:
-            self.operator.everything_changed()
-        return True
-
-    def _renewed(self, data: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
-        found = certificates.renewed(certificates.held(data or {}), self._names, datetime.now(UTC))
-        return found.data() | session_keys.masters(data, secrets.token_bytes)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(own.retold.wait(), pause)
 
     def _put(self, snapshot: Snapshot) -> None:
         self.reports.published(snapshot)
-        self.hub.put(snapshot, session_keys.derived(self._data, snapshot.uid), self.operator.freshness)
+        self.hub.put(snapshot, self._certified.keys(snapshot.uid), self.operator.freshness)
 
     def _gone(self, key: Key) -> None:
         self.reports.gone(key)
@@ -258,9 +227,9 @@ class ControlPlane:
         return children(service, result.snapshot, result.admitted, self._children, bridged=result.bridged)
 
     def _shared(self, namespace: str, owners: Collection[BalancedService]) -> Sequence[Object]:
-        if self._authority is None:
+        if not self._certified.trusted:
             raise NotYetError
-        return [authority(namespace, owners, self._authority.trusted.decode())]
+        return [authority(namespace, owners, self._certified.trusted.decode())]
 
     def _count(self, event: str) -> None:
         self._wire[event] = self._wire.get(event, 0) + 1
@@ -278,6 +247,7 @@ class ControlPlane:
             wire=self._wire,
             uninjected=operator.askers.missing if operator.askers is not None else 0,
             admissions=self.injector.counts,
+            certificate_ends=self._certified.ends,
         )
 
     def _published(self) -> Iterator[tuple[str, Published]]:

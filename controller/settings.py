@@ -68,4 +68,6 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     admin: tuple[str, int] | None = ("127.0.0.1", 19901)
     lease: str = "steelyard-controller"
     secret: str = "steelyard-controller"  # noqa: S105 - its name
+    tls_secret: str = ""  # name of a Secret in `namespace` that someone else keeps; "" = an authority of our own
+    tls_secret_period: float = 10.0  # between two looks at it
     secret_period: float = 60.0  # between two looks at the Secret: how late a follower learns of a rotation

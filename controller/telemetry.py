@@ -207,6 +207,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     wire: Mapping[str, int]  # events of the discovery server, by its own words
     uninjected: int = 0  # pods without the sidecar that they ask for
     admissions: Mapping[str, int] = {}  # answers of the webhook, by outcome
+    certificate_ends: float = 0.0  # Unix time; 0 before there is one
 
 
 OPERATOR_COUNTS: Final = {
@@ -245,6 +246,7 @@ class _OperatorSamples(Collector):
             ("queue_length", "Objects waiting to be reconciled.", now.queued),
             ("proxy_streams", "Open streams of proxies.", now.streams),
             ("pods_without_sidecar", "Pods that ask for a sidecar and have none.", now.uninjected),
+            ("certificate_end_seconds", "Unix time when the operator's certificate ends.", now.certificate_ends),
         ):
             yield GaugeMetricFamily(f"steelyard_operator_{name}", text, value=value)
         for name, text in OPERATOR_COUNTS.items():

@@ -102,6 +102,13 @@ from controller.commands.values import HostPort, Resources
     help="The Secret with the operator's authority and keys, in its namespace; made if it is not there.",
 )
 @click.option(
+    "--tls-secret",
+    default="",
+    envvar="STEELYARD_TLS_SECRET",
+    help="A Secret of that namespace with tls.crt, tls.key and ca.crt, kept by someone else: shown instead of a "
+    "certificate of the operator's own authority, and followed when it is renewed.",
+)
+@click.option(
     "--discovery",
     type=HostPort(),
     default="[::]:19443",
@@ -164,6 +171,8 @@ def controller(watch: tuple[str, ...], **rest: Any) -> None:
 
     Several replicas may run: each serves the proxies that come to it, and the holder of a Lease writes.
     """
+    if rest["tls_secret"] == rest["secret"]:
+        raise click.UsageError("--tls-secret must be another Secret than --secret, which the operator keeps itself")
     import uvloop
 
     from controller.admin import AdminError

@@ -29,7 +29,7 @@ class Pair(msgspec.Struct, frozen=True):
     key: bytes
 
     def __repr__(self) -> str:
-        return f"<Pair until {_ends(self.certificate):%Y-%m-%d}>"
+        return f"<Pair until {ends(self.certificate):%Y-%m-%d}>"
 
 
 class Authority(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ def renewed(authority: Authority | None, names: Sequence[str], now: datetime) ->
         coming = _authority(now)
     elif coming is not None and now - _starts(coming.certificate) >= ANNOUNCED + SKEW:
         former, current, coming = current.certificate, coming, None
-    if former is not None and _ends(former) <= now:
+    if former is not None and ends(former) <= now:
         former = None
     leaf = authority.leaf
     if current != authority.current or _due(leaf.certificate, now) or _names(leaf.certificate) != sorted(names):
@@ -121,7 +121,7 @@ def _leaf(authority: Pair, names: Sequence[str], now: datetime) -> Pair:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - SKEW)
-        .not_valid_after(min(now + LEAF_LIFE, _ends(authority.certificate)))
+        .not_valid_after(min(now + LEAF_LIFE, ends(authority.certificate)))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in sorted(names)]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -158,13 +158,14 @@ def _starts(certificate: bytes) -> datetime:
     return x509.load_pem_x509_certificate(certificate).not_valid_before_utc
 
 
-def _ends(certificate: bytes) -> datetime:
+def ends(certificate: bytes) -> datetime:
+    """When it is no longer valid (UTC)."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
 def _due(certificate: bytes, now: datetime) -> bool:
-    ends = _ends(certificate)
-    return ends - now < (ends - _starts(certificate)) * REMAINING
+    last = ends(certificate)
+    return last - now < (last - _starts(certificate)) * REMAINING
 
 
 def _names(certificate: bytes) -> list[str]:

@@ -9,8 +9,12 @@ from controller.discovery.certificates import Pair
 
 
 def use(context: ssl.SSLContext, leaf: Pair) -> None:
-    """For connections from now on. OpenSSL takes a key from a file only; it is gone at once."""
+    """For connections from now on. OpenSSL takes a key from a file only; it is gone at once.
+
+    Raises ssl.SSLError for a pair that is none, and for a key that is encrypted.
+    """
     with tempfile.NamedTemporaryFile() as file:
-        file.write(leaf.certificate + leaf.key)
+        file.write(leaf.certificate + b"\n" + leaf.key)
         file.flush()
-        context.load_cert_chain(file.name)
+        # Without a password OpenSSL would ask for it on the terminal.
+        context.load_cert_chain(file.name, password="")

@@ -13,7 +13,7 @@ from kubernetes.aio.client import Configuration
 
 from controller.kube.api import Api, Object
 from controller.kube.askers import Askers, asker_record
-from controller.kube.events import Recorder
+from controller.kube.events import Recorder, Said
 from controller.kube.handlers import Front
 from controller.kube.lease import Elector
 from controller.kube.lister import Lister
@@ -85,6 +85,7 @@ class Operator:
         desired: Desired,
     ) -> None:
         self._proxies = proxies
+        self._scope = scope
         listeners = Listeners(publish=self._publish, write=self._write)
         self.store = Store(listeners, proxies.reports, namespaces=scope.namespaces)
         self.elector = Elector(api, scope.namespace, scope.lease, scope.identity, owner=scope.owner)
@@ -125,6 +126,13 @@ class Operator:
                 self._publish(key, True)
             for namespace in {key[0] for key in self.store.keys}:
                 self._write((namespace, ""))
+
+    def warn(self, reason: str, note: str) -> None:
+        """An Event of our own Deployment; none outside a cluster. Written while we lead."""
+        owner = self._scope.owner
+        if owner is not None:
+            key, kind = (self._scope.namespace, owner["name"]), (owner["apiVersion"], owner["kind"])
+            self._recorder.say(Said(key, owner["uid"], "Warning", reason, "Configure", note, kind))
 
     async def may_read(self, identity: Account, key: Key) -> bool:
         """Whose proxies may have the object: a Gateway's own account, in a pod of its namespace that asks for a sidecar

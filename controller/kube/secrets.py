@@ -1,4 +1,6 @@
-"""The operator's one Secret, in its own namespace: read by every replica, made by the first, renewed by the leader.
+"""Secrets of the operator's own namespace: the one that it keeps, and one that someone else keeps for it.
+
+The former is read by every replica, made by the first, renewed by the leader.
 
 What is in it is decided by `renew`, which is handed in: from the data as it is (None: no Secret yet) to the data as
 it should be. Two replicas that write at once meet the `resourceVersion`, and the loser reads again.
@@ -46,12 +48,7 @@ class OwnSecret:
                     raise
 
     async def _get(self) -> Object | None:
-        try:
-            return await self._api.json("GET", SECRETS.path(self._namespace, self._name))
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await _get(self._api, self._namespace, self._name)
 
     async def _write(self, found: Object | None, data: Data) -> Object:
         metadata: Object = {
@@ -72,6 +69,21 @@ class OwnSecret:
             return await self._api.json("POST", SECRETS.path(self._namespace), body=body)
         metadata["resourceVersion"] = found["metadata"]["resourceVersion"]
         return await self._api.json("PUT", SECRETS.path(self._namespace, self._name), body=body)
+
+
+async def read_secret(api: Api, namespace: str, name: str) -> Data | None:
+    """The data of a Secret; None if there is none. Raises as `OwnSecret.read`."""
+    found = await _get(api, namespace, name)
+    return None if found is None else _decoded(found)
+
+
+async def _get(api: Api, namespace: str, name: str) -> Object | None:
+    try:
+        return await api.json("GET", SECRETS.path(namespace, name))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
 
 
 def _decoded(secret: Object) -> dict[str, bytes]:

@@ -16,6 +16,7 @@ from controller.__main__ import main
         (["--proxy-pull-policy", "Sometimes"], "'Sometimes' is not one of"),
         (["--max-rollouts", "0"], "0 is not in the range x>=1"),
         (["--health", "19902"], "'19902' is not HOST:PORT"),
+        (["--secret", "one", "--tls-secret", "one"], "--tls-secret must be another Secret than --secret"),
     ],
 )
 def test_the_operator_refuses_what_it_cannot_use(options: list[str], message: str) -> None:

@@ -57,3 +57,29 @@ app.kubernetes.io/component: proxy
 {{- first .Values.watchNamespaces }}
 {{- end }}
 {{- end }}
+
+{{/* How the proxies, and the API server, call the operator. */}}
+{{- define "steelyard.host" -}}
+{{ include "steelyard.controller" . }}.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{/* The Secret that others keep the operator's certificate in; empty: it makes one itself. */}}
+{{- define "steelyard.tlsSecret" -}}
+{{- $own := include "steelyard.controller" . }}
+{{- with .Values.certificates }}
+{{- if eq .secretName $own }}
+{{- fail (printf "certificates.secretName: %s is the Secret that the operator keeps its own keys in; give another" $own) }}
+{{- else if eq .mode "Secret" }}
+{{- .secretName }}
+{{- else if eq .mode "CertManager" }}
+{{- .secretName | default (printf "%s-tls" $own) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Not empty if the operator writes whom the API server trusts for the webhook. */}}
+{{- define "steelyard.keepsBundle" -}}
+{{- with .Values.certificates }}
+{{- if or (eq .mode "SelfManaged") (and (eq .mode "Secret") (not .caBundle)) }}yes{{ end }}
+{{- end }}
+{{- end }}

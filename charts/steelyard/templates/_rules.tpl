@@ -42,7 +42,7 @@
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
-{{- if eq .Values.injection.mode "Webhook" }}
+{{- if and (eq .Values.injection.mode "Webhook") (include "steelyard.keepsBundle" .) }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [mutatingwebhookconfigurations]
   resourceNames: [{{ include "steelyard.webhook" . }}]

@@ -25,8 +25,9 @@ from release.readme import UndocumentedError, readme, rows
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*.values.yaml"))
 OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
+# Kinds that only their CRD describes.
 SINCE_1_36 = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-FOREIGN = ("apiextensions.k8s.io/", "monitoring.coreos.com/", "steelyard.dev/")  # kinds that only their CRD describes
+FOREIGN = ("apiextensions.k8s.io/", "cert-manager.io/", "monitoring.coreos.com/", "steelyard.dev/")
 
 Object = dict[str, Any]
 
@@ -91,6 +92,18 @@ def test_helm_finds_no_fault_with_it(helm: str, values: Path) -> None:
         ("upgrade.maxConcurrent=0", "at '/upgrade/maxConcurrent': minimum: got 0, want 1"),
         ("watchNamespaces={No_Name}", "at '/watchNamespaces/0': 'No_Name' does not match pattern"),
         ("serviceAccount.create=false", "at '/serviceAccount/name': minLength: got 0, want 1"),
+        (
+            "certificates.mode=Own",
+            "at '/certificates/mode': value must be one of 'SelfManaged', 'Secret', 'CertManager'",
+        ),
+        ("certificates.mode=Secret", "at '/certificates/secretName': minLength: got 0, want 1"),
+        ("certificates.caBundle=abc", "at '/certificates/caBundle': maxLength: got 3, want 0"),
+        ("certificates.mode=Secret,certificates.caBundle=abc", "at '/certificates/caBundle': 'abc' does not match"),
+        ("certificates.certManager.issuerRef.kind=X", "issuerRef': missing property 'name'"),
+        (
+            "certificates.mode=Secret,certificates.secretName=steelyard-controller",
+            "certificates.secretName: steelyard-controller is the Secret that the operator keeps its own keys in",
+        ),
     ],
 )
 def test_wrong_values_are_refused_by_name(helm: str, options: str, message: str) -> None:
@@ -148,7 +161,7 @@ def test_the_schema_knows_exactly_the_values() -> None:
     assert schema["properties"].pop("global")
 
     def compare(path: str, value: Any, node: Object) -> Iterator[str]:
-        if "properties" not in node or path.endswith((".affinity", ".resources")):
+        if "properties" not in node or path.endswith((".affinity", ".resources", ".issuerRef")):
             return
         assert node["additionalProperties"] is False, path
         yield from (f"{path}.{key}" for key in value.keys() ^ node["properties"].keys())
@@ -189,6 +202,65 @@ def test_no_rule_has_a_wildcard_and_secrets_are_named(helm: str) -> None:
             if "secrets" in rule["resources"]:
                 assert each["kind"] == "Role"
                 assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["steelyard-controller"]
+
+
+CERTIFIED = {
+    "given": ("certificates.mode=Secret,certificates.secretName=given", "given", True),
+    "given, bundle too": (
+        "certificates.mode=Secret,certificates.secretName=given,"
+        "certificates.caBundle=-----BEGIN CERTIFICATE-----YQ-----END CERTIFICATE-----",
+        "given",
+        False,
+    ),
+    "cert-manager": ("certificates.mode=CertManager", "steelyard-controller-tls", False),
+}
+
+
+@pytest.mark.parametrize(("values", "name", "ours"), CERTIFIED.values(), ids=CERTIFIED)
+def test_a_given_certificate_costs_the_right_to_read_one_secret_more(
+    helm: str, values: str, name: str, ours: bool
+) -> None:
+    """And the operator may no longer write the webhook's configuration where someone else tells whom to trust."""
+    plain, objects = rendered(helm), rendered(helm, "--set", values)
+    rules, usual = (of(each, "Role")["rules"] for each in (objects, plain))
+    wide, widely = (of(each, "ClusterRole", "steelyard-system-steelyard-controller") for each in (objects, plain))
+    read = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get"]}
+    environment = of(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
+    told = {entry["name"]: entry.get("value") for entry in environment}
+
+    assert [each for each in rules if each not in usual] == [read]
+    assert [each["resources"] for each in widely["rules"] if each not in wide["rules"]] == (
+        [] if ours else [["mutatingwebhookconfigurations"]]
+    )
+    assert told["STEELYARD_TLS_SECRET"] == name
+    assert ("STEELYARD_WEBHOOK_CONFIGURATION" in told) is ours
+    (webhook,) = of(objects, "MutatingWebhookConfiguration")["webhooks"]
+    assert ("caBundle" in webhook["clientConfig"]) is ("caBundle" in values)
+
+
+def test_cert_manager_is_asked_for_the_certificate_that_the_operator_reads(helm: str) -> None:
+    objects = rendered(helm, "--set", "certificates.mode=CertManager,clusterDomain=cluster.example")
+    certificate = of(objects, "Certificate", "steelyard-controller")
+    authority = of(objects, "Certificate", "steelyard-controller-ca")
+    annotations = of(objects, "MutatingWebhookConfiguration")["metadata"]["annotations"]
+
+    host = f"{of(objects, 'Service')['metadata']['name']}.steelyard-system.svc"
+    assert certificate["spec"]["secretName"] == "steelyard-controller-tls"
+    assert certificate["spec"]["dnsNames"] == [host, f"{host}.cluster.example"]
+    assert annotations == {"cert-manager.io/inject-ca-from": "steelyard-system/steelyard-controller"}
+    signer = of(objects, "Issuer", certificate["spec"]["issuerRef"]["name"])
+    assert signer["spec"]["ca"]["secretName"] == authority["spec"]["secretName"]
+    root = of(objects, "Issuer", authority["spec"]["issuerRef"]["name"])
+    assert root["spec"] == {"selfSigned": {}}
+
+
+def test_an_issuer_of_the_clusters_owner_signs_instead(helm: str) -> None:
+    issuer = "certificates.certManager.issuerRef.name=corporate,certificates.certManager.issuerRef.kind=ClusterIssuer"
+
+    objects = rendered(helm, "--set", f"certificates.mode=CertManager,{issuer}")
+
+    assert "Issuer" not in {each["kind"] for each in objects}
+    assert of(objects, "Certificate")["spec"]["issuerRef"] == {"name": "corporate", "kind": "ClusterIssuer"}
 
 
 def test_selectors_find_what_they_are_for(helm: str) -> None:

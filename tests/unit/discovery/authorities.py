@@ -1,0 +1,51 @@
+"""Certificates that someone else made, as the data of a kubernetes.io/tls Secret."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+HOST = "steelyard-controller.steelyard-system.svc"
+
+
+class Authority:
+    """Signs; `bundle` is its own certificate, PEM."""
+
+    def __init__(self, name: str = "given") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        constraints = x509.BasicConstraints(ca=True, path_length=0)
+        now = datetime.now(UTC)
+        builder = self._builder(self._name, self._key, now, timedelta(days=30)).add_extension(constraints, True)
+        self.bundle = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def secret(self, *names: str, life: timedelta = timedelta(days=1), password: bytes = b"") -> dict[str, bytes]:
+        """A new certificate for these names, by default HOST, and what goes with it."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
+        alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names or (HOST,)])
+        start = datetime.now(UTC) - timedelta(hours=1)
+        builder = self._builder(subject, key, start, life).add_extension(alternatives, False)
+        hidden = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+        return {
+            "tls.crt": builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+            "tls.key": key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden),
+            "ca.crt": self.bundle,
+        }
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, start: datetime, life: timedelta
+    ) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(start + life)
+        )
