@@ -16,9 +16,9 @@ from controller.kube.events import Said
 from controller.kube.table import Key, Table
 
 NOTE = (
-    "This pod asks for a sidecar and has none: it was made while the operator's webhook could not be reached, or before "
-    "the policy, or its namespace had no BalancedService with mode Sidecar for it. Its requests go to the ordinary "
-    "Services. A new pod gets one."
+    "This pod asks for a sidecar and has none: when it was made, no webhook or policy could give it one, or its "
+    "namespace had no BalancedService with mode Sidecar for it. Its requests go to the ordinary Services. A new pod "
+    "gets one."
 )
 
 

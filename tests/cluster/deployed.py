@@ -25,9 +25,10 @@ class Operator:
         self._cluster = cluster
         self._images = images
 
-    def deploy(self) -> None:
-        """Apply the manifest with the images of this checkout, and wait for every replica."""
-        objects = list(yaml.safe_load_all((PROJECT / "deploy" / "operator.yaml").read_text()))
+    def deploy(self, manifest: str = "") -> None:
+        """Apply the manifest, or this one, with the images of this checkout, and wait for every replica."""
+        text = manifest or (PROJECT / "deploy" / "operator.yaml").read_text()
+        objects = [each for each in yaml.safe_load_all(text) if each]
         for each in objects:
             if each["kind"] == "Deployment":
                 container = each["spec"]["template"]["spec"]["containers"][0]
