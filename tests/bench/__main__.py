@@ -12,6 +12,7 @@ import sys
 PARTS = (
     ("Costs, as ratios", ("-m", "pytest", "-q", "-s", "tests/bench", "--ignore=tests/bench/test_simulation.py")),
     ("Against peers", ("-m", "tests.bench.peers")),
+    ("Fuzzing, a minute a target", ("-m", "tests.bench.fuzz")),
     ("Soak, ten minutes", ("-m", "tests.bench.soak")),
     ("Translation", ("-m", "tests.bench.translate_cost")),
     ("Balance, simulated", ("-m", "tests.bench.simulate")),
