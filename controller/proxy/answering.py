@@ -44,17 +44,17 @@ def answered(exchange: Exchange, head: ResponseHead, status: int, now: float, pl
         return
     exchange.response = head
     exchange.headed = now
+    extra = sticky.cookie(exchange, attempt.node) if route.affinity is not None else b""
+    if exchange.decision is not None:
+        extra += exchange.decision.fields(exchange)
     if status == 101:
-        open_tunnel(exchange, attempt, head)
+        open_tunnel(exchange, attempt, head, extra)
         return
     exchange.close = (
         exchange.lane.closing
         or (upload is not None and not upload.ended)  # an early answer: the client may go on sending
         or (not plain and (not request.keep_alive or head.ends_by_close))
     )
-    extra = sticky.cookie(exchange, attempt.node) if route.affinity is not None else b""
-    if exchange.decision is not None:
-        extra += exchange.decision.fields(exchange)
     out = head.forward(exchange.close, exchange.request_id, exchange.plane.date, extra)
     rest = head.take_rest()
     if plain:  # all of it came in one read
@@ -122,9 +122,9 @@ def complete(exchange: Exchange, rest: bytes, now: float) -> None:
     exchange.front.served(now, exchange.close, not whole)
 
 
-def open_tunnel(exchange: Exchange, attempt: Attempt, head: ResponseHead) -> None:
+def open_tunnel(exchange: Exchange, attempt: Attempt, head: ResponseHead, extra: bytes) -> None:
     front = exchange.front
-    front.write(head.forward(False, exchange.request_id, exchange.plane.date))
+    front.write(head.forward(False, exchange.request_id, exchange.plane.date, extra))
     connection = attempt.detach()
     memory = exchange.plane.memory
     memory.unblock(front)  # from now on the tunnel's sides hold what is unread

@@ -48,6 +48,7 @@ from tests.component.rig import (
 )
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 # Each extension module that PyO3 makes has a class like this: no Exception, and never importable by its name.
 PanicException = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
 
@@ -330,6 +331,20 @@ async def test_the_decision_is_told_to_who_has_the_key(algorithm: AlgorithmType,
     assert {each.split(";")[0] for each in costs} == {f"127.0.0.1:{backend.port}" for backend in rig.backends}
     assert all(";level=0;weight=1;load=0" in each for each in costs)
     assert all((cost in each) if cost else ("cost" not in each) for each in costs)
+
+
+async def test_an_upgrade_is_bound_and_told_of_like_any_answer(rig: Rig) -> None:
+    await debugged(rig, affinity=Affinity(cookie=Cookie()))
+    rig.backend.script(recv_head(), send(SWITCH), stall())
+    client = await rig.connect()
+
+    await client.send(ASKING[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    switched = await client.response(bodyless=True)
+    client.rst()
+
+    assert switched.status == 101
+    assert switched.get("set-cookie") is not None
+    assert told(switched)["endpoint"] == f"127.0.0.1:{rig.backend.port}"
 
 
 @pytest.mark.parametrize("line", [b"", b"X-Steelyard-Debug: open-sesam\r\n", b"X-Steelyard-Debug:\r\n"])
