@@ -10,7 +10,7 @@ import click
 
 from controller.commands import BAD_INPUT, NOT_HAD
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "demo.yaml"
+EXAMPLE = Path(__file__).parents[1] / "demo" / "example.yaml"
 
 
 @click.command()
@@ -19,7 +19,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "demo.yaml"
     "path",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     default=EXAMPLE,
-    help="What to balance; four backends with one loopback address each.  [default: examples/demo.yaml]",
+    help="What to balance; four backends with one loopback address each.  [default: one that is installed with it]",
 )
 @click.option("--once", is_flag=True, help="End after the last act instead of at Ctrl-C.")
 def demo(path: Path, once: bool) -> None:

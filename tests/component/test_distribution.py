@@ -1,4 +1,4 @@
-"""What is published: the wheel in a clean environment runs a proxy, and the sdist has all that a build needs."""
+"""What is published: the wheel runs in a clean environment, and from the sdist one is built that does."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ spec:
     - {{name: all, addresses: [127.0.0.1], port: {backend}}}
   proxy: {{acceptGrace: 100ms, drain: 5s}}
 """
+
+SDIST = [sys.executable, "-m", "maturin", "sdist", "--out"]
+IMAGES_PYTHON = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="the wheels are for Python 3.11, as the images"
+)
 
 pytestmark = pytest.mark.timeout(900)  # without a cache the wheel is compiled first, and its dependencies fetched
 
@@ -72,21 +77,24 @@ def answer(url: str) -> bytes:
             time.sleep(0.05)  # nobody says when another process listens
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the wheel is for Python 3.11, as the images are")
-def test_the_wheel_runs_a_proxy_in_a_clean_environment(tmp_path: Path, backend: int) -> None:
-    environment = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install", "--quiet"]
+def installed(wheel: Path, folder: Path) -> str:
+    """Its program, in an environment with what it depends on and nothing else."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
     offline = ["--disable-pip-version-check", "--no-index", "--find-links", str(wheels.locked("proxy", print))]
-    (wheel,) = wheels.project(print).glob("*.whl")
     subprocess.run([*pip, *offline, str(wheel)], check=True)
-    port, file = free_port(), tmp_path / "shop.yaml"
-    file.write_text(FILE.format(port=port, backend=backend))
-    clean = {"PATH": os.defpath, "HOME": str(tmp_path)}
-    options = ["--file", str(file), "--host", "127.0.0.1", "--admin", "Disabled"]
-    command = [str(environment / "bin" / "steelyard"), "proxy", *options]
+    return str(folder / "bin" / "steelyard")
 
-    with subprocess.Popen(command, env=clean, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+
+def carries(program: str, backend: int, folder: Path) -> None:
+    """The proxy of this program answers a request with the backend's answer, and ends in order."""
+    port, file = free_port(), folder / "shop.yaml"
+    file.write_text(FILE.format(port=port, backend=backend))
+    options = ["--file", str(file), "--host", "127.0.0.1", "--admin", "Disabled"]
+
+    with subprocess.Popen(
+        [program, "proxy", *options], env=clean(folder), cwd=folder, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert answer(f"http://127.0.0.1:{port}/") == b"here"
         finally:
@@ -96,9 +104,50 @@ def test_the_wheel_runs_a_proxy_in_a_clean_environment(tmp_path: Path, backend: 
     assert process.returncode == 0, log
 
 
+def clean(folder: Path) -> dict[str, str]:
+    return {"PATH": os.defpath, "HOME": str(folder)}
+
+
+@IMAGES_PYTHON
+def test_the_wheel_runs_a_proxy_and_the_demo_in_a_clean_environment(tmp_path: Path, backend: int) -> None:
+    (wheel,) = wheels.project(print).glob("*.whl")
+    program = installed(wheel, tmp_path / "environment")
+
+    carries(program, backend, tmp_path)
+
+    with subprocess.Popen(
+        [program, "demo"],
+        env=clean(tmp_path),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # as in test_demo
+    ) as process:
+        assert process.stdout is not None
+        shown = next((line for line in process.stdout if "requests, 0 failed" in line), "")
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=LIMIT)
+    assert shown, log
+    assert process.returncode == 0, log
+
+
+@IMAGES_PYTHON
+def test_the_sdist_builds_a_wheel_that_runs(tmp_path: Path, backend: int) -> None:
+    """By pip, as on a platform without a wheel. Crates that are compiled already are not compiled again."""
+    subprocess.run([*SDIST, str(tmp_path)], cwd=PROJECT, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    tools = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "CARGO_TARGET_DIR": str(PROJECT / "target")}
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index"]
+    built = [*pip, "--no-build-isolation", "--wheel-dir", str(tmp_path), str(archive)]
+    subprocess.run(built, env=os.environ | tools, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+
+    carries(installed(wheel, tmp_path / "environment"), backend, tmp_path)
+
+
 def test_the_sdist_has_what_a_build_needs(tmp_path: Path) -> None:
-    maturin = [sys.executable, "-m", "maturin", "sdist", "--out", str(tmp_path)]
-    subprocess.run(maturin, cwd=PROJECT, check=True, capture_output=True)
+    subprocess.run([*SDIST, str(tmp_path)], cwd=PROJECT, check=True, capture_output=True)
     (archive,) = tmp_path.glob("*.tar.gz")
 
     with tarfile.open(archive) as tar:

@@ -13,7 +13,9 @@ from controller.model.parsing import parse
 from controller.model.service import BalancedService
 from tests.golden.crd.evaluator import refusals
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+PROJECT = Path(__file__).parents[3]
+DEMO = PROJECT / "controller" / "demo" / "example.yaml"
+EXAMPLES = [*sorted((PROJECT / "examples").glob("*.yaml")), DEMO]
 
 
 def services(path: Path) -> list[dict[str, Any]]:
@@ -31,7 +33,7 @@ def test_every_example_holds_valid_objects(path: Path) -> None:
 
 
 def test_the_demo_runs_from_its_file_alone() -> None:
-    found = read(Path(__file__).parents[3] / "examples" / "demo.yaml")
+    found = read(DEMO)
 
     assert isinstance(found, Contents), str(found)
     (service,) = found.services
