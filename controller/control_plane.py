@@ -83,7 +83,7 @@ class ControlPlane:
             Proxies(put=self._put, gone=self._gone, synced=self.hub.sync, reports=self.reports),
             Desired(children=self._wanted, shared=self._shared),
         )
-        self.reports.changed = self.operator.reported
+        self.reports.changed = lambda key: self.operator.reported(key, self.reports.count(key))
         self.injector = Injector(
             self.operator.store.inputs, lambda: self.operator.ready, _injection_settings(settings, self._children)
         )

@@ -115,9 +115,9 @@ class Operator:
         """
         return max((each.reached for each in self._reflectors if each.resource is ENDPOINT_SLICES), default=0)
 
-    def reported(self, key: Key) -> None:
-        """A proxy of that object came, left, acknowledged or changed its health."""
-        self._write(key)
+    def reported(self, key: Key, proxies: int) -> None:
+        """One of so many proxies of that object came, left, acknowledged or changed its health."""
+        self._reconciler.reported(key, proxies)
 
     def everything_changed(self) -> None:
         """Of what goes with every snapshot or into every namespace, such as a key or the authority."""

@@ -39,6 +39,7 @@ ROLLOUTS = 5  # Deployments that roll at a time
 CONFLICT = 30.0  # until a same-named object of someone else's is looked at again
 SETTLING = 15.0  # after a take-over, until the other replicas have passed on what their proxies said
 COUNTS = 1.0  # between two writes of a status whose conditions are the same
+PER_PROXY = 0.002  # seconds that a report may wait for those of the others; a look costs a hundredth of it
 
 EXPECTED = (ApiError, aiohttp.ClientError, TimeoutError, OSError)
 
@@ -88,6 +89,15 @@ class Reconciler:
     def changed(self, key: Key) -> None:
         if self._queue is not None:
             self._queue.add(key)
+
+    def reported(self, key: Key, proxies: int) -> None:
+        """So many proxies have the object, and what one of them says has changed.
+
+        All of them are looked at each time, and they all speak up when the object changes: the more there are, the
+        more of them are waited for.
+        """
+        if self._queue is not None:
+            self._queue.after(key, min(COUNTS, proxies * PER_PROXY))
 
     async def run(self) -> None:
         """Until cancelled."""

