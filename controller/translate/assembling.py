@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from controller.model.conditions import Fact
 from controller.model.endpoints import ServiceRecord
+from controller.model.rules import LOOP
 from controller.model.service import GROUP, Backend, BalancedService, Invalid
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort, SnapshotProxy
 from controller.translate import facts
@@ -45,12 +47,13 @@ def translate(inputs: Inputs, key: Key) -> Translated:
     given = inputs.given.get(key, Given())
     if isinstance(service, Invalid):
         faults = [f"{fault.path}: {fault.message}" for fault in service.faults]
-        return _rejected(inputs, key, given, told(faults))
+        looped = any(fault.message == LOOP for fault in service.faults)
+        return _rejected(inputs, key, given, facts.rejected("Invalid" if looped else "Unsupported", told(faults)))
     if inputs.standalone:  # there is no Service to be reached by, and no pod whose loopback could be listened on
         service = replace(service, proxy=replace(service.proxy, mode="External"))
-    looped = loop(inputs, service)
-    if looped is not None:
-        return _rejected(inputs, key, given, looped)
+    back = loop(inputs, service)
+    if back is not None:
+        return _rejected(inputs, key, given, facts.rejected("Invalid", back))
 
     allotted = _allot(inputs, service, given)
     targets = [resolve(inputs, service, backend) for backend in service.backends]
@@ -86,7 +89,7 @@ def translate(inputs: Inputs, key: Key) -> Translated:
     )
 
 
-def _rejected(inputs: Inputs, key: Key, given: Given, message: str) -> Translated:
+def _rejected(inputs: Inputs, key: Key, given: Given, what: tuple[Fact, ...]) -> Translated:
     """Nothing of it is served anew; what it was given stays in its status, or it would be given out again.
 
     So does what a Gateway's autoscaler reads: the proxies of the last good configuration are still there.
@@ -94,7 +97,7 @@ def _rejected(inputs: Inputs, key: Key, given: Given, message: str) -> Translate
     front = inputs.services.get(key) if key in inputs.replicas else None
     status = Status(
         observed_generation=given.generation,
-        facts=facts.rejected(message),
+        facts=what,
         proxy=ProxyStatus(
             replicas=inputs.replicas.get(key, len(heard(inputs, key))),
             selector=_selector(key[1]) if key in inputs.replicas else "",

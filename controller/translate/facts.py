@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from controller.model.conditions import Fact, Reason
 from controller.model.endpoints import fits_a_slice
@@ -15,13 +16,17 @@ from controller.translate.status import told
 _WAITING = "the last accepted configuration keeps serving"
 
 
-def rejected(message: str) -> tuple[Fact, ...]:
-    """Of an object that can't be served as it is written: what is known of the rest belongs to the last good one."""
+def rejected(reason: Literal["Invalid", "Unsupported"], message: str) -> tuple[Fact, ...]:
+    """Of an object that can't be served as it is written: what is known of the rest belongs to the last good one.
+
+    `Invalid` shows only when all is seen, as a loop does. `Unsupported` is what a CRD has let pass that is not of this
+    version, since one of this version accepts what `parse` accepts.
+    """
     return (
-        Fact(type="Accepted", status="False", reason="Invalid", message=message),
-        Fact(type="ResolvedRefs", status="Unknown", reason="Invalid", message="the object is not accepted"),
+        Fact(type="Accepted", status="False", reason=reason, message=message),
+        Fact(type="ResolvedRefs", status="Unknown", reason=reason, message="the object is not accepted"),
         Fact(type="Programmed", status="False", reason="Pending", message=f"not accepted: {_WAITING}"),
-        Fact(type="Ready", status="Unknown", reason="Invalid", message=f"not accepted: {_WAITING}"),
+        Fact(type="Ready", status="Unknown", reason=reason, message=f"not accepted: {_WAITING}"),
     )
 
 
