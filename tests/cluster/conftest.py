@@ -13,6 +13,9 @@
                     client.settle("http://shop-v1/", namespace.pods(app="shop-v1"))     waits for the nodes
                     with client.loading("http://shop-v1/") as load: ...; report = load.stop()
 
+    empty       (module) another cluster, which never saw Steelyard, for tests that install it by Helm: with `release`,
+                `client`, `now`, `app` and the functions of `installing`
+
 The test itself runs outside: it speaks to the API server through a loopback port, and to pods through a client pod.
 Wait on states (`namespace.wait`), never sleep. A failed test's report ends with its namespace's pods, events and logs.
 
@@ -36,20 +39,24 @@ import os
 import re
 import secrets
 import tempfile
+import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from tests.cluster.api import Cluster, Images, condition
+from tests.cluster.api import Cluster, CommandError, Images, Object, condition
 from tests.cluster.deployed import Operator
+from tests.cluster.installing import CRDS, OWN, RESTRICTED, tags
 from tests.cluster.local import cluster as local
 from tests.cluster.local import images as builder
+from tests.cluster.local.buildah import Image
 from tests.cluster.local.layout import Layout
 from tests.cluster.local.machine import Say, UnavailableError
 from tests.cluster.namespace import Namespace
+from tests.cluster.traffic import Client
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
@@ -155,6 +162,73 @@ def _given(name: str) -> str:
     if not prefix:
         _cannot("STEELYARD_TEST_IMAGES must say where the cluster of STEELYARD_TEST_KUBECONFIG pulls the images from")
     return f"{prefix}/{name}:test"
+
+
+@pytest.fixture(scope="module")
+def built(say: Say) -> tuple[Image, Image]:
+    """The operator's and the proxies', once: a file of the checkout may change meanwhile."""
+    return builder.project(say)
+
+
+@pytest.fixture(scope="module")
+def empty(say: Say, built: tuple[Image, Image]) -> Iterator[Cluster]:
+    """A cluster that never saw Steelyard, with its images, and those of an earlier version under the tag `before`."""
+    given = os.environ.get("STEELYARD_TEST_KUBECONFIG")
+    if not given:
+        with own_cluster(say, "empty-") as found:
+            _load(found, built, say)
+            yield found
+        return
+    layout = Layout(Path(given).resolve().parent)
+    if not local.running(layout):
+        pytest.skip(f"{CANNOT}: the chart's tests want images that only a local cluster is given")
+    found = Cluster(Path(given), local.LocalCluster(layout, say))
+    if found.get(f"{CRDS}/{CRD}"):
+        pytest.skip(f"{CANNOT}: the chart's tests want one without our CRD")
+    _load(found, built, say)
+    yield found
+    found.close()
+
+
+def _load(cluster: Cluster, built: tuple[Image, Image], say: Say) -> None:
+    assert cluster.local is not None
+    old = builder.earlier(say)
+    renamed = [Image(f"{image.reference.rpartition(':')[0]}:before", image.layout) for image in old]
+    cluster.local.load("project", [*built, *renamed])
+    cluster.local.load("app", [builder.app(say)])
+
+
+@pytest.fixture(scope="module")
+def app(say: Say) -> str:
+    return builder.app(say).reference
+
+
+@pytest.fixture(scope="module")
+def now(built: tuple[Image, Image]) -> list[str]:
+    """Values that name the images of this checkout."""
+    controller, proxy = (image.reference.rpartition(":")[2] for image in built)
+    return tags(controller, proxy)
+
+
+@pytest.fixture
+def release(empty: Cluster) -> Iterator[Cluster]:
+    """The cluster with a namespace for the release, enforced as `restricted`; empty again afterwards."""
+    body: Object = {"metadata": {"name": OWN, "labels": RESTRICTED}}
+    empty.call("POST", "/api/v1/namespaces", body)
+    yield empty
+    with suppress(CommandError):  # it may have uninstalled it itself
+        empty.helm("uninstall", "steelyard", "-n", OWN, "--wait")
+    empty.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait=true")
+    empty.kubectl("delete", "namespace", OWN, "store", "elsewhere", "--ignore-not-found", timeout=120)
+
+
+@pytest.fixture
+def client(empty: Cluster, app: str) -> Iterator[Client]:
+    """A pod that asks, in a namespace of its own."""
+    asking = Namespace(empty, f"asking-{time.time_ns() % 10**9}", app)
+    asking.create()
+    yield asking.client()
+    asking.delete()
 
 
 @pytest.fixture

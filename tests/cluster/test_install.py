@@ -1,162 +1,41 @@
 """A cluster's owner installs, upgrades under load, goes back, and leaves; on an empty cluster, by Helm.
 
-Each test installs for itself and leaves nothing. The chart it upgrades from is charts/steelyard-0.0.9.tgz, with the
-images of this checkout under a second name: another template for every pod, and so a rollout of everything.
+Each test installs for itself and leaves nothing. What it upgrades from is an earlier version, in `earlier/`: the chart
+and the sources of its images as they were before there was a webhook, numbered 0.0.9.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import Cluster, CommandError, Object, condition
-from tests.cluster.conftest import CANNOT, CRD, PROJECT, own_cluster
-from tests.cluster.local import cluster as local
-from tests.cluster.local import images as builder
-from tests.cluster.local.buildah import Image
-from tests.cluster.local.layout import Layout
+from tests.cluster.api import Cluster, Object
+from tests.cluster.conftest import CRD
+from tests.cluster.installing import (
+    BEFORE,
+    CHART,
+    CRDS,
+    DEPLOYED,
+    EARLIER,
+    MADE,
+    OPERATOR,
+    OWN,
+    RESTRICTED,
+    example,
+    install,
+    left,
+    may,
+    proxies,
+    shop,
+)
 from tests.cluster.local.machine import Say
 from tests.cluster.namespace import Namespace
 from tests.cluster.traffic import Client
 
-CHART = PROJECT / "charts" / "steelyard"
-EARLIER = Path(__file__).parent / "charts" / "steelyard-0.0.9.tgz"
-OWN = "steelyard-system"
-OPERATOR = f"/apis/apps/v1/namespaces/{OWN}/deployments/steelyard-controller"
-DEPLOYED = "deploy/steelyard-controller"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-MADE = (
-    "deployments",
-    "services",
-    "serviceaccounts",
-    "secrets",
-    "leases",
-    "configmaps",
-    "poddisruptionbudgets",
-    "roles",
-)
-
 pytestmark = pytest.mark.timeout(300, func_only=True)
-
-
-@pytest.fixture(scope="module")
-def built(say: Say) -> tuple[Image, Image]:
-    """The operator's and the proxies', once: a file of the checkout may change meanwhile."""
-    return builder.project(say)
-
-
-@pytest.fixture(scope="module")
-def empty(say: Say, built: tuple[Image, Image]) -> Iterator[Cluster]:
-    """A cluster that never saw Steelyard, with its images."""
-    given = os.environ.get("STEELYARD_TEST_KUBECONFIG")
-    if not given:
-        with own_cluster(say, "empty-") as found:
-            _load(found, built, say)
-            yield found
-        return
-    layout = Layout(Path(given).resolve().parent)
-    if not local.running(layout):
-        pytest.skip(f"{CANNOT}: the chart's tests want images that only a local cluster is given")
-    found = Cluster(Path(given), local.LocalCluster(layout, say))
-    if found.get(f"{CRDS}/{CRD}"):
-        pytest.skip(f"{CANNOT}: the chart's tests want one without our CRD")
-    _load(found, built, say)
-    yield found
-    found.close()
-
-
-def _load(cluster: Cluster, built: tuple[Image, Image], say: Say) -> None:
-    assert cluster.local is not None
-    renamed = [Image(f"{image.reference.rpartition(':')[0]}:before", image.layout) for image in built]
-    cluster.local.load("project", [*built, *renamed])
-    cluster.local.load("app", [builder.app(say)])
-
-
-@pytest.fixture(scope="module")
-def app(say: Say) -> str:
-    return builder.app(say).reference
-
-
-@pytest.fixture(scope="module")
-def now(built: tuple[Image, Image]) -> list[str]:
-    """Values that name the images of this checkout."""
-    controller, proxy = (image.reference.rpartition(":")[2] for image in built)
-    return _tags(controller, proxy)
-
-
-def _tags(controller: str, proxy: str) -> list[str]:
-    values = ("image.registry=localhost", f"controller.image.tag={controller}", f"proxy.image.tag={proxy}")
-    return [word for value in values for word in ("--set", value)]
-
-
-BEFORE = _tags("before", "before")
-
-
-@pytest.fixture
-def release(empty: Cluster) -> Iterator[Cluster]:
-    """The cluster with a namespace for the release, enforced as `restricted`; empty again afterwards."""
-    body: Object = {"metadata": {"name": OWN, "labels": RESTRICTED}}
-    empty.call("POST", "/api/v1/namespaces", body)
-    yield empty
-    with suppress(CommandError):  # it may have uninstalled it itself
-        empty.helm("uninstall", "steelyard", "-n", OWN, "--wait")
-    empty.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait=true")
-    empty.kubectl("delete", "namespace", OWN, "store", "elsewhere", "--ignore-not-found", timeout=120)
-
-
-@pytest.fixture
-def client(empty: Cluster, app: str) -> Iterator[Client]:
-    """A pod that asks, in a namespace of its own."""
-    asking = Namespace(empty, f"asking-{time.time_ns() % 10**9}", app)
-    asking.create()
-    yield asking.client()
-    asking.delete()
-
-
-def install(cluster: Cluster, *options: str, chart: Path = CHART) -> None:
-    cluster.helm("install", "steelyard", str(chart), "-n", OWN, *options, timeout=180)
-
-
-def example(cluster: Cluster, image: str, namespace: str = "store") -> None:
-    """`kubectl apply -f examples/shop.yaml`, with the image that this cluster has for its Python."""
-    text = (PROJECT / "examples" / "shop.yaml").read_text().replace("python:3.11-slim", image)
-    cluster.kubectl("apply", "-f", "-", stdin=text.replace("namespace: store", f"namespace: {namespace}"))
-
-
-def proxies(cluster: Cluster, tag: str) -> Object:
-    """The example's Deployment of proxies, once all of them are of this image and ready."""
-
-    def done(found: Object) -> bool:
-        status = found.get("status", {})
-        if not found or status.get("observedGeneration", 0) < found["metadata"]["generation"]:
-            return False
-        image = found["spec"]["template"]["spec"]["containers"][0]["image"]
-        counts = [status.get(key, 0) for key in ("replicas", "updatedReplicas", "availableReplicas")]
-        return bool(image.endswith(f":{tag}")) and counts == [2, 2, 2]
-
-    return cluster.wait("/apis/apps/v1/namespaces/store/deployments/shop-lb", done, seconds=150)
-
-
-def programmed(of: Object) -> bool:
-    return condition(of, "Programmed") == "True" and of["status"]["proxy"].get("programmed") == 2
-
-
-def shop(cluster: Cluster, until: Callable[[Object], object] = programmed, seconds: float = 120.0) -> Object:
-    return cluster.wait("/apis/steelyard.dev/v1alpha1/namespaces/store/balancedservices/shop", until, seconds)
-
-
-def left(cluster: Cluster, kinds: tuple[str, ...], *where: str) -> list[str]:
-    """Names of what is there of ours, or of anything in the release's namespace that Kubernetes hasn't put there."""
-    found = cluster.kubectl("get", ",".join(kinds), *where, "-o", "name", "--ignore-not-found").split()
-    return [name for name in found if name not in ("serviceaccount/default", "configmap/kube-root-ca.crt")]
 
 
 def test_an_empty_cluster_answers_within_a_minute(
@@ -317,22 +196,15 @@ def test_with_watched_namespaces_it_sees_no_other(release: Cluster, client: Clie
         "GET", "/apis/steelyard.dev/v1alpha1/namespaces/elsewhere/balancedservices/shop"
     )
     account = ("--as", f"system:serviceaccount:{OWN}:steelyard-controller")
-    assert _may(release, "list", "services", "-n", "store", *account)
+    assert may(release, "list", "services", "-n", "store", *account)
     for verb, resource in (("list", "services"), ("list", "bsvc"), ("get", "secrets"), ("patch", "deployments")):
-        assert not _may(release, verb, resource, "-n", "elsewhere", *account)
-    assert not _may(release, "list", "services", "--all-namespaces", *account)
-    assert not _may(release, "get", "secrets", "-n", OWN, *account)
+        assert not may(release, verb, resource, "-n", "elsewhere", *account)
+    assert not may(release, "list", "services", "--all-namespaces", *account)
+    assert not may(release, "get", "secrets", "-n", OWN, *account)
     said = release.kubectl("-n", OWN, "logs", "-l", "app.kubernetes.io/component=controller", "--tail=-1")
     assert "permission missing" not in said
     assert " 403 " not in said
     assert "Failed" not in release.helm("test", "steelyard", "-n", OWN, timeout=180)
-
-
-def _may(cluster: Cluster, *words: str) -> bool:
-    try:
-        return cluster.kubectl("auth", "can-i", *words).strip() == "yes"
-    except CommandError:  # a "no" is an exit status, too
-        return False
 
 
 START = """

@@ -19,7 +19,7 @@ from controller.discovery.given import ANNOUNCED
 from controller.kube.api import Api
 from controller.settings import OperatorSettings
 from tests.component.fake_api import FakeApi, refusal, reply, serving
-from tests.unit.discovery.authorities import HOST, Authority
+from tests.authority import HOST, Authority
 
 SECRETS = "/api/v1/namespaces/steelyard-system/secrets"
 OWN, GIVEN = f"{SECRETS}/steelyard-controller", f"{SECRETS}/given"

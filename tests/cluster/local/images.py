@@ -1,4 +1,4 @@
-"""The images that tests run: the project's two, built from its Dockerfile; the test application; pods' sandboxes."""
+"""The images that tests run: the project's two, of now and as they were; the test application; pods' sandboxes."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ def pause(program: Path) -> Image:
 def project(say: Say) -> tuple[Image, Image]:
     """The controller's and the proxy's, of the checkout as it is now."""
     wheel = wheels.project(say)  # one for both: a file may change meanwhile
+    return _project("controller", wheel, say), _project("proxy", wheel, say)
+
+
+def earlier(say: Say) -> tuple[Image, Image]:
+    """The same of an earlier version, on the dependencies of now."""
+    wheel = wheels.earlier(say)
     return _project("controller", wheel, say), _project("proxy", wheel, say)
 
 

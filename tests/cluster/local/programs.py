@@ -12,6 +12,8 @@ from tests.cluster.local import cache
 from tests.cluster.local.machine import Say, UnavailableError
 
 MODULES = Path(__file__).parent.parent / "modules"
+# How Go names a program, and how it is called here, by module.
+NAMES = {"kubernetes": ("server", "etcd"), "helm3": ("helm", "helm3")}
 PROGRESS = 20.0  # seconds between two lines about a long build
 
 
@@ -28,9 +30,9 @@ def _built(module: Path, say: Say) -> Path:
 
     def make(folder: Path) -> None:
         _compile(module, flags, folder, say)
-        server = folder / "server"
-        if server.exists():  # as Go names the program of go.etcd.io/etcd/server/v3
-            server.rename(folder / "etcd")
+        if module.name in NAMES:
+            made, called = NAMES[module.name]
+            (folder / made).rename(folder / called)
 
     return cache.entry("programs", module.name, cache.digest(module, flags), make)
 

@@ -8,7 +8,7 @@ import pytest
 
 from controller.discovery.certificates import renewed
 from controller.discovery.given import ANNOUNCED, Given, Shown, Succession, Unusable, given
-from tests.unit.discovery.authorities import HOST, Authority
+from tests.authority import HOST, Authority
 
 NOW = datetime.now(UTC)
 AUTHORITY, OTHER = Authority(), Authority("other")
