@@ -65,6 +65,7 @@ check: lint
 
 # The same tests with the core's branch coverage, which costs as much again, and all that needs processes.
 test: lint
+	@$(BIN)/python -m tests.cluster build || test "$$STEELYARD_REQUIRE_CLUSTER" != 1
 	@$(BIN)/pytest -q -n auto --cov --cov-report=term-missing:skip-covered --cov-fail-under=100 tests/unit tests/laws tests/golden
 	@$(BIN)/pytest -q -n auto tests/component
 	@$(BIN)/pytest -q tests/bench

@@ -1,5 +1,6 @@
 """A test cluster to work with by hand: `make cluster` and `make cluster-down`.
 
+python -m tests.cluster build           build its programs, among them the Helm that the chart's tests want
 python -m tests.cluster up              start it, or bring the images of the one that runs up to date
 python -m tests.cluster exec CMD...     run a command in its network: kubectl, helm, curl http://ADDRESS/
 python -m tests.cluster down            end it; nothing stays
@@ -12,7 +13,7 @@ import sys
 import time
 
 from tests.cluster.local import cluster as local
-from tests.cluster.local import images
+from tests.cluster.local import images, machine, programs
 from tests.cluster.local.buildah import BuildError
 from tests.cluster.local.layout import Layout
 from tests.cluster.local.machine import UnavailableError
@@ -23,6 +24,12 @@ LAYOUT = Layout(local.KEPT)
 
 def say(line: str) -> None:
     print(f"{time.strftime('%X')} {line}", flush=True)
+
+
+def build() -> None:
+    """Whatever else can be had is built when it is wanted; tests of the chart want Helm and no cluster."""
+    machine.prepare(say)
+    programs.build(say)
 
 
 def up() -> None:
@@ -49,6 +56,8 @@ def run(command: list[str]) -> None:
 if __name__ == "__main__":
     try:
         match sys.argv[1:]:
+            case ["build"]:
+                build()
             case ["up"]:
                 up()
             case ["exec", *command] if command:

@@ -18,8 +18,8 @@ from controller.certified import Certified, Told
 from controller.discovery.given import ANNOUNCED
 from controller.kube.api import Api
 from controller.settings import OperatorSettings
-from tests.component.fake_api import FakeApi, refusal, reply, serving
 from tests.authority import HOST, Authority
+from tests.component.fake_api import FakeApi, refusal, reply, serving
 
 SECRETS = "/api/v1/namespaces/steelyard-system/secrets"
 OWN, GIVEN = f"{SECRETS}/steelyard-controller", f"{SECRETS}/given"

@@ -57,6 +57,17 @@ def test_values_give_these_objects(helm: str, golden: Callable[[Path, str], None
     golden(HERE / f"{case(values)}.golden.yaml", text)
 
 
+@pytest.mark.parametrize("values", CASES, ids=case)
+def test_helm_3_makes_the_same_of_it(helm: str, helm3: str, values: Path) -> None:
+    """In another order, with other empty lines."""
+    options = ("--values", str(values), "--kube-version", NEWEST)
+
+    def named(program: str) -> dict[tuple[str, str], Object]:
+        return {(each["kind"], each["metadata"]["name"]): each for each in rendered(program, *options)}
+
+    assert named(helm3) == named(helm)
+
+
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 @pytest.mark.parametrize("values", CASES, ids=case)
 def test_every_object_is_valid_in_kubernetes(helm: str, values: Path, version: str) -> None:
@@ -144,6 +155,8 @@ def test_the_versions_are_the_projects() -> None:
 
     assert project is not None
     assert [chart["version"], chart["appVersion"]] == [project[1]] * 2
+    named = re.findall(r"steelyard-(?:controller|proxy):([0-9.]+)", (PROJECT / "README.md").read_text())
+    assert set(named) == {project[1]}
 
 
 def test_the_readme_is_made_of_the_values() -> None:
@@ -285,6 +298,35 @@ def test_selectors_find_what_they_are_for(helm: str) -> None:
     monitored = of(objects, "ServiceMonitor")["spec"]
     assert selects(monitored["selector"]["matchLabels"], of(objects, "Service")["metadata"]["labels"])
     assert monitored["endpoints"][0]["port"] in {port["name"] for port in of(objects, "Service")["spec"]["ports"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("crds.enabled=true", ["is installed in edge.\n", "metadata: {name: shop}", "kubectl get bsvc\n"]),
+        (
+            "watchNamespaces={store,warehouse}",
+            [
+                "in edge, for the namespaces store, warehouse.",
+                "{name: shop, namespace: store}",
+                "bsvc --namespace store",
+            ],
+        ),
+    ],
+)
+def test_its_last_words_can_be_followed(helm: str, values: str, expected: list[str]) -> None:
+    argv = [helm, "install", "steelyard", str(CHART), "--namespace", "edge", "--dry-run=client", "--set", values]
+
+    notes = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.rpartition("NOTES:")[2]
+
+    assert [words for words in expected if words not in notes] == []
+    assert "helm test steelyard --namespace edge" in notes
+    (shown,) = re.findall(r"(?s)<<END\n(.*?)\n    END", notes)
+    made = yaml.safe_load(shown)
+    meta = {"namespace": "x", "uid": "u", "generation": 1} | made["metadata"]
+    assert isinstance(parse(made | {"metadata": meta}), BalancedService) is False, "the name is the reader's to fill in"
+    made["spec"]["backends"][0]["service"]["name"] = "shop-v1"
+    assert isinstance(parse(made | {"metadata": meta}), BalancedService)
 
 
 def test_the_test_object_is_valid_and_its_pod_is_its_backend(helm: str) -> None:
