@@ -46,6 +46,16 @@ class Operator:
         self.kubectl("scale", "deployment/steelyard-controller", f"--replicas={replicas}")
         self.rolled_out()
 
+    def metric(self, name: str) -> set[float]:
+        """What its replicas say."""
+        names = self.kubectl("get", "pods", "-l", "app.kubernetes.io/component=controller", "-o", "name").split()
+        found: set[float] = set()
+        for pod in names:
+            path = f"/api/v1/namespaces/{OWN}/{pod.replace('pod/', 'pods/')}:19902/proxy/metrics"
+            lines = self._cluster.kubectl("get", "--raw", path).splitlines()
+            found.update(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
+        return found
+
     def rolled_out(self) -> None:
         """Wait until every replica is of the newest template and available, and no other is left, ending ones too."""
         self._cluster.wait(OPERATOR, _settled, seconds=120)

@@ -116,6 +116,7 @@ def test_pods_injected_either_way_go_on_through_a_rollout_and_without_the_operat
         assert abs(share - 0.2) < 0.05, report["versions"]
     assert sidecars(late) == []
     until_said(namespace, "NotInjected", "late")
+    assert webhook.metric("steelyard_operator_pods_without_sidecar") == {1.0}
     # Without a sidecar the name still leads somewhere: to the ordinary Service.
     plain = Client(namespace.cluster, namespace.name, "plain").load("http://shop/", seconds=1)
     assert plain["failures"] == []
@@ -235,55 +236,6 @@ def test_no_request_leaves_its_zone_while_an_endpoint_of_it_is_there(webhook: Op
     assert report["failures"] == []
     assert at <= min(crossed)
     assert max(stayed) <= unready + 1.0
-
-
-def test_a_job_ends_with_its_sidecar(webhook: Operator, namespace: Namespace, app_image: str) -> None:
-    namespace.backend("shop-v1", replicas=1)
-    namespace.apply(balanced(proxy=SIDECAR))
-    addressed(namespace)
-    pod = client_pod("job", app_image, labels=ASKS)
-    pod["spec"]["containers"][0]["args"] = ["/app/load.py", "http://shop/", "--count", "20"]
-    template = {"metadata": {"labels": ASKS}, "spec": pod["spec"] | {"restartPolicy": "Never"}}
-
-    namespace.apply(
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": template}}
-    )
-    namespace.wait("batch/v1/jobs", "job", lambda job: job.get("status", {}).get("succeeded"))
-
-    (made,) = namespace.list("v1/pods", batch_kubernetes_io__job_name="job") or namespace.list(
-        "v1/pods", job_name="job"
-    )
-    assert sidecars(made) == ["steelyard"]
-    assert '"failures": []' in namespace.kubectl("logs", made["metadata"]["name"], "-c", "client")
-
-
-@pytest.mark.timeout(240, func_only=True)
-def test_a_sidecar_costs_little(webhook: Operator, namespace: Namespace) -> None:
-    namespace.backend("shop-v1", replicas=2)
-    namespace.apply(balanced(proxy=SIDECAR))
-    addressed(namespace)
-    client = namespace.client("client", labels=ASKS)
-
-    idle = float(namespace.kubectl("exec", "client", "-c", "steelyard", "--", "python", "-c", IDLE))
-    report = client.load("http://shop/", "--rate=100", seconds=3)
-    resident = int(namespace.kubectl("exec", "client", "-c", "steelyard", "--", "python", "-c", RESIDENT))
-
-    print(f"p50 {report['p50']} s, resident {resident >> 20} MiB, idle {idle} millicores")
-    assert report["failures"] == []
-    assert resident <= 55_000_000
-    assert idle <= 2
-
-
-IDLE = """
-import time
-def used(): return sum(map(int, open("/proc/1/stat").read().rpartition(")")[2].split()[11:13]))
-before = used()
-time.sleep(20)
-print((used() - before) / 2)  # 10 ms each, in 20 s: millicores
-"""
-RESIDENT = """
-print(next(int(line.split()[1]) * 1024 for line in open("/proc/1/status") if line.startswith("VmRSS")))
-"""
 
 
 @pytest.mark.timeout(300, func_only=True)

@@ -158,3 +158,23 @@ def end_of(namespace: Namespace, name: str) -> tuple[dict[str, Object], float]:
         if event["type"] == "DELETED":
             return ended, time.monotonic() - begun
     raise TimeoutError(f"pod {name} is still there")
+
+
+def test_a_job_ends_with_its_sidecar(namespace: Namespace, app_image: str) -> None:
+    namespace.backend("shop-v1", replicas=1)
+    namespace.apply(balanced(proxy={"mode": "Sidecar"}))
+    addressed(namespace)
+    pod = client_pod("job", app_image, labels=ASKS)
+    pod["spec"]["containers"][0]["args"] = ["/app/load.py", "http://shop/", "--count", "20"]
+    template = {"metadata": {"labels": ASKS}, "spec": pod["spec"] | {"restartPolicy": "Never"}}
+
+    namespace.apply(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": template}}
+    )
+    namespace.wait("batch/v1/jobs", "job", lambda job: job.get("status", {}).get("succeeded"))
+
+    (made,) = namespace.list("v1/pods", batch_kubernetes_io__job_name="job") or namespace.list(
+        "v1/pods", job_name="job"
+    )
+    assert [each["name"] for each in made["spec"]["initContainers"]] == ["steelyard"]
+    assert '"failures": []' in namespace.kubectl("logs", made["metadata"]["name"], "-c", "client")

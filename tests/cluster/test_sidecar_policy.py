@@ -48,17 +48,18 @@ def policy(operator: Operator, crd: Cluster, images: Images) -> Iterator[Operato
 
 @pytest.fixture
 def services(policy: Operator, namespace: Namespace) -> list[Target]:
-    """Two, once the policy gives a pod both."""
+    """Three, once the policy gives a pod all of them."""
     namespace.apply(
         balanced(ports=[{"port": 80}, {"name": "raw", "port": 9000, "protocol": "TCP"}], proxy={"mode": "Sidecar"}),
         balanced("stock", ports=[{"port": 8080}], proxy={"mode": "Sidecar"}),
+        balanced("wide", ports=[{"name": f"p{n}", "port": 7000 + n} for n in range(16)], proxy={"mode": "Sidecar"}),
         balanced("gate", ports=[{"port": 81}], proxy={"mode": "External"}),
     )
     found = [
         namespace.wait(SERVICES, name, lambda each: each.get("status", {}).get("sidecar", {}).get("address"))
-        for name in ("shop", "stock")
+        for name in ("shop", "stock", "wide")
     ]
-    until(lambda: len(made(namespace, pod())["spec"].get("hostAliases", ())) == 2, 30)
+    until(lambda: len(made(namespace, pod())["spec"].get("hostAliases", ())) == 3, 30)
     return from_list(found, "test")
 
 
@@ -89,6 +90,13 @@ PODS = {
     "one service": pod({"steelyard.dev/services": " stock, "}),
     "excluded ports": pod({"steelyard.dev/exclude-ports": "80, 1"}),
     "a service's port": pod(ports=[{"containerPort": 8080}, {"containerPort": 80, "protocol": "UDP"}]),
+    "so many containers that they cost the policy's budget": pod(
+        containers=[
+            pod(ports=[{"containerPort": 1000 + 20 * c + p} for p in range(20)])["spec"]["containers"][0]
+            | {"name": f"app-{c}"}
+            for c in range(50)
+        ]
+    ),
     "ports of its own": pod({"steelyard.dev/health-port": "8080", "steelyard.dev/admin-port": "15"}),
     "volumes and names": pod(
         {"cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": "tmp"},
