@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,3 +80,11 @@ def may(cluster: Cluster, *words: str) -> bool:
         return cluster.kubectl("auth", "can-i", *words).strip() == "yes"
     except CommandError:  # a "no" is an exit status, too
         return False
+
+
+def until(holds: Callable[[], bool], seconds: float) -> None:
+    """Asks again and again, what can't be watched."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.5)

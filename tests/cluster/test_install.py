@@ -30,6 +30,7 @@ from tests.cluster.installing import (
     may,
     proxies,
     shop,
+    until,
 )
 from tests.cluster.local.machine import Say
 from tests.cluster.namespace import Namespace
@@ -207,6 +208,23 @@ def test_with_watched_namespaces_it_sees_no_other(release: Cluster, client: Clie
     assert "Failed" not in release.helm("test", "steelyard", "-n", OWN, timeout=180)
 
 
+def test_the_clusters_own_roles_learn_of_the_kind(release: Cluster, now: list[str]) -> None:
+    install(release, *now)
+    for role in ("view", "edit"):
+        release.kubectl("create", "rolebinding", role, "-n", OWN, f"--clusterrole={role}", f"--user={role}er")
+
+    def allowed(role: str, verb: str, part: str = "") -> bool:
+        return may(release, verb, "balancedservices", f"--subresource={part}", "-n", OWN, "--as", f"{role}er")
+
+    until(lambda: allowed("edit", "create"), 30)  # the aggregation is a controller's
+    until(lambda: allowed("view", "get"), 30)
+    assert allowed("edit", "patch", "scale")
+    assert allowed("view", "get", "status")
+    for verb, part in (("create", ""), ("patch", ""), ("patch", "scale"), ("patch", "status")):
+        assert not allowed("view", verb, part)
+    assert not allowed("edit", "patch", "status"), "that is the operator's"
+
+
 START = """
 import os, signal, subprocess, sys, time, urllib.request
 FILE = '''
@@ -219,8 +237,9 @@ spec:
   proxy: {acceptGrace: 0s, drain: 1s}
 '''
 open("/tmp/shop.yaml", "w").write(FILE)
-best = 1e9
-for _ in range(5):
+best, tries = 1e9, 0
+while tries < 5 or (best > 1 and tries < 20):  # a machine that is busy with something else says nothing
+    tries += 1
     begun = time.monotonic()
     process = subprocess.Popen(["steelyard", "proxy", "--file", "/tmp/shop.yaml", "--admin", "127.0.0.1:18081"])
     while True:

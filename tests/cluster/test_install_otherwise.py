@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,8 +13,10 @@ from tests.cluster.api import ApiError, Cluster, Object, condition
 from tests.cluster.deployed import SERVICES
 from tests.cluster.installing import (
     CHART,
+    CRDS,
     EARLIER,
     MADE,
+    OPERATOR,
     OWN,
     example,
     install,
@@ -25,6 +26,7 @@ from tests.cluster.installing import (
     proxies,
     shop,
     tags,
+    until,
 )
 from tests.cluster.namespace import Namespace
 from tests.cluster.traffic import Client
@@ -99,12 +101,62 @@ def test_a_given_certificate_is_shown_and_followed_without_a_lost_request(
     shop(release)
 
 
-def give(cluster: Cluster, data: dict[str, bytes]) -> None:
-    encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
-    meta = {"name": "edge-tls", "namespace": OWN}
-    cluster.apply(
-        {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": encoded}
-    )
+@pytest.fixture
+def certificate_kinds(empty: Cluster) -> Iterator[None]:
+    """The kinds of cert-manager, without anyone who looks at them: that part is the test's."""
+    names = {"certificates": "Certificate", "issuers": "Issuer"}
+    version = {"name": "v1", "served": True, "storage": True}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    for plural, kind in names.items():
+        spec = {
+            "group": "cert-manager.io",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [version | {"schema": schema}],
+        }
+        meta = {"name": f"{plural}.cert-manager.io"}
+        made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta}
+        empty.apply(made | {"spec": spec})
+        empty.wait(f"{CRDS}/{plural}.cert-manager.io", lambda found: condition(found, "Established") == "True")
+    yield
+    empty.kubectl("delete", "crd", *(f"{plural}.cert-manager.io" for plural in names))
+
+
+def test_it_waits_for_the_certificate_that_cert_manager_makes(
+    release: Cluster, now: list[str], certificate_kinds: None
+) -> None:
+    authority = Authority("cert-manager's")
+
+    install(release, *now, "--set", "certificates.mode=CertManager", "--set", "injection.failurePolicy=Fail")
+
+    until(lambda: "Secret steelyard-controller-tls: there is no such Secret" in refusals(release), 60)
+    assert not release.call("GET", OPERATOR)["status"].get("readyReplicas")
+    asked = release.call("GET", f"/apis/cert-manager.io/v1/namespaces/{OWN}/certificates/steelyard-controller")["spec"]
+    data = authority.secret(*asked["dnsNames"])
+    give(release, data, asked["secretName"])
+    release.wait(OPERATOR, lambda found: found["status"].get("readyReplicas") == 2)
+    assert shown(release) == {der(data)}
+
+    name = f"{OWN}-steelyard-controller"
+    configuration = release.call("GET", f"{WEBHOOKS}/{name}")
+    assert "caBundle" not in configuration["webhooks"][0]["clientConfig"], "it has no permission to"
+    assert not may_be_made(release)
+    bundle = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": encoded(authority.bundle)}
+    release.kubectl("patch", "mutatingwebhookconfiguration", name, "--type=json", "-p", json.dumps([bundle]))
+    until(lambda: may_be_made(release), 20)
+    said = release.kubectl("-n", OWN, "logs", "-l", "app.kubernetes.io/component=controller", "--tail=-1")
+    assert "permission missing" not in said
+    assert " 403 " not in said
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def give(cluster: Cluster, data: dict[str, bytes], secret: str = "edge-tls") -> None:
+    values = {name: encoded(value) for name, value in data.items()}
+    meta = {"name": secret, "namespace": OWN}
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": values})
 
 
 def der(data: dict[str, bytes]) -> str:
@@ -148,14 +200,6 @@ def ready(namespace: Namespace) -> set[str]:
 def refusals(cluster: Cluster) -> str:
     """What Events of the operator's Deployment say."""
     return cluster.kubectl("-n", OWN, "events", "--for", "deployment/steelyard-controller", "--types", "Warning")
-
-
-def until(holds: Callable[[], bool], seconds: float) -> None:
-    """Asks again and again: what pods show and `kubectl events` can't be watched."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.5)
 
 
 def test_an_operator_and_proxies_of_neighbouring_versions_understand_each_other(
