@@ -18,36 +18,37 @@ class RetryBudget:
     In any ten slots that end with a granted retry, retries ≤ 10 · minPerSecond + percent of their first attempts.
     """
 
-    __slots__ = ("_balance", "_second", "terms")
+    __slots__ = ("_balance", "_newest", "_second", "terms")
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms  # may be replaced; what was paid in stays
-        self._balance = [0] * SLOTS
-        self._second = -SLOTS  # the newest second that has a slot
+        self._balance = [0] * SLOTS  # by second, that of the newest one nought
+        self._newest = 0  # the balance of the newest
+        self._second = -SLOTS  # which that is
 
     def attempt(self, now: float) -> None:
         """A request's first attempt."""
-        second = int(now)
-        if second > self._second:
-            self._turn(second)
-        self._balance[second % SLOTS] += self.terms.percent
+        if now >= self._second + 1:
+            self._turn(int(now))
+        self._newest += self.terms.percent
 
     def retry(self, now: float) -> bool:
         """Whether one more retry may be made; if so, it is counted."""
-        second = int(now)
-        if second > self._second:
-            self._turn(second)
+        if now >= self._second + 1:
+            self._turn(int(now))
         if self.left() < RETRY:
             return False
-        self._balance[second % SLOTS] -= RETRY
+        self._newest -= RETRY
         return True
 
     def left(self) -> int:
         """Hundredths of a retry, as of the last call."""
-        return self.terms.min_per_second * SLOTS * RETRY + sum(self._balance)
+        return self.terms.min_per_second * SLOTS * RETRY + sum(self._balance) + self._newest
 
     def _turn(self, second: int) -> None:
-        """Clear the slots of the seconds since the last one."""
+        """Put the newest slot away, and clear those of the seconds since."""
+        self._balance[self._second % SLOTS] = self._newest
+        self._newest = 0
         for passed in range(max(self._second + 1, second - SLOTS + 1), second + 1):
             self._balance[passed % SLOTS] = 0
         self._second = second

@@ -35,7 +35,7 @@ def try_again(exchange: Exchange, node: Node, condition: RetryCondition | None) 
     exchange.tried.append(node)
     exchange.binding = True  # whoever serves it now is the one to come back to
     try:
-        following = exchange.lane.pick(exchange.pick)
+        following = exchange.lane.pick(exchange)
     except NoEndpoints:
         return False
     if not exchange.lane.upstream.budget.retry(now):
@@ -43,7 +43,7 @@ def try_again(exchange: Exchange, node: Node, condition: RetryCondition | None) 
     exchange.hold()
     exchange.lane.retried(condition)
     if following is not None and exchange.tries == 1 and following not in exchange.tried:
-        exchange.go(following)
+        exchange.go(following, now)
         return True
     wait = retries.pause(exchange.pauses, exchange.plane.random)
     exchange.pauses += 1
@@ -71,4 +71,4 @@ def replay(exchange: Exchange, attempt: Attempt) -> None:
     if attempt.pool.gone or node.endpoint.state == "PARKED" or not node.healthy or node.ejected_until is not None:
         exchange.attempt_next()
     else:
-        exchange.go(node, fresh=True, how="keep-alive race")
+        exchange.go(node, monotonic(), fresh=True, how="keep-alive race")

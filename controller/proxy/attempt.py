@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from controller.balancing.node import Kind, Node
 from controller.proxy import again, answering, causes
 from controller.proxy.causes import Cause
-from controller.proxy.codec import Refused, ResponseHead
+from controller.proxy.codec import ResponseHead
 from controller.proxy.connections import Pool, UpstreamConnection
 from controller.proxy.edge import guarded
 
@@ -27,11 +27,8 @@ class Attempt:
     """`start` begins it; `complete`, `fail` or `abandon` ends it, once."""
 
     __slots__ = (
-        "_expecting",
-        "_reused",
         "_task",
-        "_throttled",
-        "_timer",
+        "_timers",
         "began",
         "connection",
         "exchange",
@@ -39,7 +36,6 @@ class Attempt:
         "node",
         "over",
         "pool",
-        "response",
     )
 
     def __init__(self, exchange: Exchange, node: Node, pool: Pool, now: float) -> None:
@@ -49,13 +45,9 @@ class Attempt:
         self.began = now
         self.kind = CANCELLED  # until a head or a failure says more
         self.connection: UpstreamConnection | None = None
-        self.response: ResponseHead | None = None
         self.over = False  # the node has been told, once
-        self._reused = False
-        self._throttled = False
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._expecting: asyncio.TimerHandle | None = None
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()  # that the head ends
         node.start(now)
 
     def start(self, fresh: bool) -> None:
@@ -63,12 +55,10 @@ class Attempt:
         exchange, now = self.exchange, self.began
         per_try = exchange.route.retries.per_try_timeout
         if per_try:
-            self._timer = exchange.plane.loop.call_later(
-                per_try, guarded, exchange.front, exchange.failed, causes.RESPONSE_TIMEOUT
-            )
+            call = exchange.plane.loop.call_later
+            self._timers = (call(per_try, guarded, exchange.front, exchange.failed, causes.RESPONSE_TIMEOUT),)
         connection = None if fresh else self.pool.take(now, exchange.head)
         if connection is not None:
-            self._reused = True
             self._send(connection, now)
         else:
             exchange.front.deadline = exchange.until
@@ -92,71 +82,84 @@ class Attempt:
             self.exchange.failed(causes.RESET)
 
     def _send(self, connection: UpstreamConnection, now: float) -> None:
-        """The head, and what there is of the body, in one write."""
+        """The head, and what there is of the body, in one write. The connection is open: just taken, or just made."""
         exchange = self.exchange
+        head, route, front, upload = exchange.head, exchange.route, exchange.front, exchange.upload
         self.connection = connection
         connection.attempt = self
         connection.requests += 1
-        connection.write(exchange.request_bytes(self.pool.authority, now))
-        upload = exchange.upload
-        if upload is not None and upload.size == 0 and exchange.head.expect and not exchange.continued:
-            wait = exchange.plane.settings.continue_wait
-            self._expecting = exchange.plane.loop.call_later(
-                wait, guarded, exchange.front, answering.continue_anyway, exchange
-            )
-        if exchange.front.full:
+        exchange.handed = True
+        data = head.forward(route.forwarding, front.peer, exchange.request_id, self.pool.authority)
+        if upload is None:
+            deadline = now + route.timeouts.response  # as `exchange.wait`, without its call
+            front.deadline = deadline if deadline < exchange.until else exchange.until
+        else:
+            exchange.wait(now, route.timeouts.response if upload.ended else route.timeouts.idle)
+            front.resume(front.UNCONNECTED)
+            data += upload.release()
+            if upload.size == 0 and head.expect and not exchange.continued:
+                call, wait = exchange.plane.loop.call_later, exchange.plane.settings.continue_wait
+                self._timers += (call(wait, guarded, front, answering.continue_anyway, exchange),)
+        connection.transport.write(data)
+        if front.full:
             self.throttle()
 
     # What the endpoint sends.
 
     def from_upstream(self, data: bytes) -> None:
-        if self.response is not None:
-            answering.relay(self.exchange, data)
-            return
         connection, exchange = self.connection, self.exchange
+        if exchange.response is not None:
+            answering.relay(exchange, data)
+            return
         assert connection is not None
         while data:
             head = connection.reader.feed(data, exchange.head)
-            if head is None:
+            if type(head) is ResponseHead:
+                status = head.status
+                if head.plain:
+                    now = monotonic()
+                    if self._timers:
+                        self._disarm()
+                    self.kind = OK
+                    self.node.answered(now, OK, now - self.began)
+                    answering.answered_plainly(exchange, self, head, status, now)
+                    return
+                if status >= 200 or status == 101:
+                    self._answered(head, status)
+                    return
+                answering.inform(exchange, head)
+                data = head.take_rest()
+            elif head is None:
                 return
-            if type(head) is Refused:
+            else:
                 exchange.failed(causes.BAD_RESPONSE)
                 return
-            status = head.status
-            if status >= 200 or status == 101:
-                self._answered(head, status)
-                return
-            answering.inform(exchange, head)
-            data = head.take_rest()
 
     def _answered(self, head: ResponseHead, status: int) -> None:
         now = monotonic()
-        plain = head.plain
-        retry_after = -1.0
-        if plain or (status < 500 and status != 429):
+        self._disarm()
+        retry_after = None
+        if status < 500 and status != 429:
             self.kind = OK
         else:
-            retry_after = head.retry_after
+            retry_after = head.retry_after if head.retry_after >= 0 else None
             pushback = status == 429 or (status == 503 and head.field(b"retry-after") is not None)
             self.kind = Kind.PUSHBACK if pushback else Kind.ERROR
-        self.response = head
-        if self._timer is not None or self._expecting is not None:
-            self._disarm()
-        self.node.answered(now, self.kind, now - self.began, retry_after if retry_after >= 0 else None)
-        if not plain and head.keep_alive_timeout > 0:
+        self.node.answered(now, self.kind, now - self.began, retry_after)
+        if head.keep_alive_timeout > 0:
             self.pool.learn_keep_alive(head.keep_alive_timeout)
-        answering.answered(self.exchange, head, status, now, plain)
+        answering.answered(self.exchange, self, head, status, now)
 
     def upstream_ended(self, clean: bool) -> None:
         """FIN (`clean`) or RST; the connection is lost to us."""
         connection, self.connection = self.connection, None
         assert connection is not None
-        if self.response is not None:
+        if self.exchange.response is not None:
             connection.close()
             answering.upstream_ended(self.exchange, clean=clean)
             return
         connection.abort()
-        if self._reused and not connection.reader.started and again.may_replay(self.exchange):
+        if connection.requests > 1 and not connection.reader.started and again.may_replay(self.exchange):
             self.pool.raced()
             self.abandon(None)
             again.replay(self.exchange, self)
@@ -171,21 +174,14 @@ class Attempt:
     def upstream_drained(self) -> None:
         self.exchange.upstream_drained()
 
-    @property
-    def throttled(self) -> bool:
-        """The endpoint isn't read, since the client reads too slowly."""
-        return self._throttled
-
     def throttle(self) -> None:
-        if self.connection is not None and not self._throttled:
-            self._throttled = True
+        """Don't read the endpoint: the client reads too slowly."""
+        if self.connection is not None:
             self.connection.pause_reading()
 
     def unthrottle(self) -> None:
-        if self._throttled:
-            self._throttled = False
-            if self.connection is not None:
-                self.connection.resume_reading()
+        if self.connection is not None:
+            self.connection.resume_reading()
 
     # The end.
 
@@ -196,8 +192,6 @@ class Attempt:
         if connection is not None:
             connection.attempt = None
             if reusable:
-                if self._throttled:
-                    connection.resume_reading()
                 self.pool.release(connection, now)
             else:
                 connection.close()
@@ -233,7 +227,6 @@ class Attempt:
         self.node.finish(monotonic(), kind, seconds)
 
     def _disarm(self) -> None:
-        for timer in (self._timer, self._expecting):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._expecting = None
+        for timer in self._timers:
+            timer.cancel()
+        self._timers = ()

@@ -42,16 +42,17 @@ def reset(transport: asyncio.Transport, *, flush: bool = False) -> None:
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an endpoint: idle in its pool, or carrying one attempt."""
 
-    __slots__ = ("attempt", "idle_since", "made", "open", "pool", "reader", "requests", "transport")
+    __slots__ = ("attempt", "idle_since", "open", "paused", "pool", "reader", "requests", "retires", "transport")
 
     transport: asyncio.Transport
 
     def __init__(self, pool: Pool, now: float) -> None:
         self.pool = pool
-        self.made = now
+        self.retires = now + pool.settings.upstream_age
         self.requests = 0
         self.idle_since = now
         self.open = False
+        self.paused = False  # it isn't read
         self.attempt: Attempt | None = None
         self.reader = ResponseReader(pool.plane.head_limits)
 
@@ -110,11 +111,13 @@ class UpstreamConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def pause_reading(self) -> None:
-        if self.open:
+        if self.open and not self.paused:
+            self.paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self.open:
+        if self.open and self.paused:
+            self.paused = False
             self.transport.resume_reading()
 
     def close(self) -> None:
@@ -197,14 +200,17 @@ class Pool:
             self.gone
             or not connection.open
             or connection.requests >= settings.upstream_requests
-            or now - connection.made >= settings.upstream_age
+            or now >= connection.retires
         ):
             connection.close()
             return
+        if connection.paused:
+            connection.resume_reading()
         connection.idle_since = now
-        self._idle.append(connection)
-        if len(self._idle) > settings.upstream_idle_connections:
-            self._idle.pop(0).close()
+        idle = self._idle
+        idle.append(connection)
+        if len(idle) > settings.upstream_idle_connections:
+            idle.pop(0).close()
 
     def learn_keep_alive(self, seconds: int) -> None:
         """Heed `Keep-Alive: timeout=N` (1–60): a second less than it, or half of a very short one."""

@@ -10,7 +10,6 @@ so that half an answer never looks whole.
 from __future__ import annotations
 
 import asyncio
-from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -27,35 +26,36 @@ from controller.proxy.upload import Upload
 
 if TYPE_CHECKING:
     from controller.proxy.listener import Front
+    from controller.proxy.plane import DataPlane
 
 LOOPS = 5  # passes through this very object before it is taken for a loop
 
 
-class Exchange:
-    """One request and its answer, over as many attempts as it takes."""
+class Exchange(PickRequest):
+    """One request and its answer, over as many attempts as it takes. To a policy it is what it picks for."""
 
     # fmt: off
     __slots__ = (
-        "attempt", "backoff", "began", "binding", "close", "continued", "decision",
-        "download", "front", "handed", "head", "headed", "informed",
-        "lane", "pauses", "pick", "plane", "pool", "replayed",
-        "request_id", "response", "route", "sent", "tried", "tries",
+        "attempt", "backoff", "binding", "close", "continued", "decision", "download", "front", "handed", "head",
+        "headed", "informed", "lane", "pauses", "pool", "replayed", "request_id", "response", "route", "sent", "tries",
         "tunnel", "until", "upload",
     )
     # fmt: on
 
+    tried: list[Node]
+
     def __init__(self, front: Front, head: RequestHead) -> None:
         lane = front.lane
         route = lane.route
-        now = monotonic()
+        self.now = now = monotonic()
+        self.key = None
+        self.tried = []
         self.front = front
-        self.plane = front.plane
         self.lane = lane
         self.route = route  # the settings of this moment: a later snapshot is for later requests
         self.head = head
-        self.request_id = head.request_id or front.plane.next_id()
-        self.began = now
-        self.until = now + route.timeouts.request if route.timeouts.request else inf
+        self.request_id = head.identifier(lane.plane.identifiers)
+        self.until = now + route.longest
         self.attempt: Attempt | None = None
         self.pool: Pool | None = None  # the latest attempt's
         self.response: ResponseHead | None = None
@@ -63,8 +63,6 @@ class Exchange:
         self.close = False  # said to the client
         self.tries = 0
         self.sent = 0  # payload bytes of the response
-        self.tried: list[Node] = []
-        self.pick = PickRequest(now, None, self.tried)
         self.upload: Upload | None = None
         self.download: Body | None = None
         self.tunnel: Tunnel | None = None
@@ -86,13 +84,14 @@ class Exchange:
             self.decision = Decision()
         if not head.plain and not self._prepared():
             return
-        if not self.plane.memory.may_serve():
+        lane = self.lane
+        if not lane.plane.memory.may_serve():
             endings.answer(self, causes.MEMORY)
             return
         if route.hash_key is not None:
-            self.pick.key = route.hash_key(head, front.peer)
-        self.lane.upstream.budget.attempt(self.began)
-        self.attempt_next()
+            self.key = route.hash_key(head, front.peer)
+        lane.upstream.budget.attempt(self.now)
+        self._attempt(self.now)
 
     def _prepared(self) -> bool:
         """What a request with a body, or one that may go in circles, needs first; False if it was answered."""
@@ -158,45 +157,39 @@ class Exchange:
         else:
             endings.truncate(self, cause.reason)
 
-    def request_bytes(self, authority: bytes, now: float) -> bytes:
-        """The head as this endpoint shall see it, and what there is of the body."""
-        head, upload, timeouts = self.head, self.upload, self.route.timeouts
-        left = -1 if head.plain else head.max_forwards - 1
-        data = head.forward(self.route.forwarding, self.front.peer, self.request_id, authority, left)
-        self.handed = True
-        if upload is None:
-            self.wait(now, timeouts.response)
-            return data
-        self.wait(now, timeouts.response if upload.ended else timeouts.idle)
-        self.front.resume(self.front.UNCONNECTED)
-        return data + upload.release()
-
     # Attempts.
 
     def attempt_next(self) -> None:
+        """Go on after a wait."""
+        self._attempt(monotonic())
+
+    def _attempt(self, now: float) -> None:
         """Pick an endpoint and go there, or wait until one has a free slot."""
+        if self.route.affinity is not None and not self.tries:
+            bound = sticky.bound(self)
+            if bound is not None:
+                self.go(bound, now, False, "affinity")
+                return
         try:
-            node = sticky.bound(self) if self.route.affinity is not None and not self.tries else None
-            bound = node is not None
-            if node is None:
-                node = self.lane.pick(self.pick)
+            node = self.lane.pick(self)
         except NoEndpoints:
             endings.answer(self, self.route.none)
             return
         if node is not None:
-            self.go(node, False, "affinity" if bound else "")
+            self.go(node, now)
         elif self.lane.queue.put(self):
             self.front.deadline = self.until
         else:
             endings.answer(self, causes.QUEUE_FULL)
 
-    def go(self, node: Node, fresh: bool = False, how: str = "") -> None:
+    def go(self, node: Node, now: float, fresh: bool = False, how: str = "") -> None:
         """`how`: why to this one, if not by the algorithm's choice."""
         if self.decision is not None:
             self.decision.note(self, how)
         self.tries += 1
-        pool = self.pool = self.lane.pool(node)
-        attempt = self.attempt = Attempt(self, node, pool, monotonic())
+        lane = self.lane
+        pool = self.pool = lane.held.get(node) or lane.pool(node)
+        attempt = self.attempt = Attempt(self, node, pool, now)
         attempt.start(fresh)
 
     def failed(self, cause: Cause) -> None:
@@ -246,6 +239,15 @@ class Exchange:
     def wait(self, now: float, seconds: float) -> None:
         deadline = now + seconds
         self.front.deadline = deadline if deadline < self.until else self.until
+
+    @property
+    def plane(self) -> DataPlane:
+        return self.lane.plane
+
+    @property
+    def began(self) -> float:
+        """When the head had come; monotonic."""
+        return self.now
 
     @property
     def received(self) -> int:

@@ -26,11 +26,11 @@ class Lane:
 
     __slots__ = (
         "_clocks",
-        "_pools",
         "closing",
         "connections",
         "connects",
         "counts",
+        "held",
         "plane",
         "queue",
         "races",
@@ -51,7 +51,7 @@ class Lane:
         self.closing = False  # going away: responses say `Connection: close`
         self.connects = 0  # begun to endpoints
         self.races = 0  # idle connections that an endpoint closed under a request
-        self._pools: dict[Node, Pool] = {}
+        self.held: dict[Node, Pool] = {}  # the pools that there are; `pool` makes one
         self._clocks: dict[Node, asyncio.TimerHandle] = {}
         upstream.on_free = self.queue.wake
 
@@ -64,7 +64,7 @@ class Lane:
     def apply(self, route: Route) -> None:
         """A new snapshot: for the requests that begin from now on."""
         self.route = route
-        for node, pool in self._pools.items():
+        for node, pool in self.held.items():
             pool.counts = self.plane.telemetry.requests(self.service, self.upstream.backend_of(node))
 
     def pick(self, request: PickRequest) -> Node | None:
@@ -82,20 +82,20 @@ class Lane:
         return node
 
     def pool(self, node: Node) -> Pool:
-        pool = self._pools.get(node)
+        pool = self.held.get(node)
         if pool is None:
             plane = self.plane
             counts = plane.telemetry.requests(self.service, self.upstream.backend_of(node))
-            pool = self._pools[node] = Pool(node, self, counts)
+            pool = self.held[node] = Pool(node, self, counts)
         return pool
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        return tuple(self._pools.values())
+        return tuple(self.held.values())
 
     def gone(self, node: Node) -> None:
         """In no slice any more: idle connections close, and what is in flight has `proxy.drain` seconds."""
-        pool = self._pools.pop(node, None)
+        pool = self.held.pop(node, None)
         if pool is not None:
             pool.close()
         if node.inflight:
@@ -116,7 +116,7 @@ class Lane:
 
     def close(self) -> None:
         """Drop what only an open process needs; called when nothing is in flight any more."""
-        for pool in self._pools.values():
+        for pool in self.held.values():
             pool.close()
         for clock in self._clocks.values():
             clock.cancel()
@@ -139,7 +139,7 @@ class Lane:
         outcomes = counts.outcomes
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
         if exchange.headed:
-            counts.observe(exchange.headed - exchange.began)
+            counts.observe(exchange.headed - exchange.now)
         if exchange.route.access_log:
             response = exchange.response
             code = status or (response.status if response is not None else 0)

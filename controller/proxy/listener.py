@@ -149,7 +149,7 @@ class Front(asyncio.Protocol):
 
     def _refuse(self, cause: Cause) -> None:
         """Answer what never became a request, and close."""
-        request_id = self.plane.next_id()
+        request_id = self.plane.identifiers.next()
         self.write(causes.render(cause, request_id, self.plane.date, close=True, bodyless=False))
         self.lane.refused(self, cause, request_id)
         self._linger()

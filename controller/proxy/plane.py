@@ -21,7 +21,7 @@ from controller.balancing.locality import Place
 from controller.balancing.node import Node
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.access_log import AccessLog
-from controller.proxy.codec import Limits
+from controller.proxy.codec import Identifiers, Limits
 from controller.proxy.edge import guarded
 from controller.proxy.hosting import Address, Bind, Host, address_of, bind
 from controller.proxy.lane import Lane
@@ -118,19 +118,13 @@ class DataPlane:
         self._by_upstream: dict[Upstream, Lane] = {}
         self._host = Host(settings, part.bind if part is not None else bind)
         self._empty = asyncio.Event()
-        self._id_prefix = secrets.token_hex(6).encode()
-        self._ids = 0
+        self.identifiers = Identifiers(secrets.token_hex(6).encode())  # of requests: a UUID each would cost 2 µs
         self._closing = False
         self._swept = 0.0  # when idle connections to endpoints were last looked at
         telemetry.gauges = self.gauges
         telemetry.memory = lambda: (self.memory.held, self.memory.refused, self.memory.unkept)
         self._timer: asyncio.TimerHandle
         self._tick()
-
-    def next_id(self) -> bytes:
-        """A request id: random per process, then counted. A UUID each would cost 2 µs."""
-        self._ids += 1
-        return b"%b-%x" % (self._id_prefix, self._ids)
 
     # Snapshots.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from controller.model.service import Cookie
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy import causes
@@ -26,6 +28,7 @@ class Route:
         "hash_key",
         "head_limits",
         "limits",
+        "longest",
         "none",
         "retries",
         "retry_statuses",
@@ -49,6 +52,7 @@ class Route:
         self.limits = snapshot.limits
         self.none = causes.SERVICE_GONE if isinstance(snapshot, Withdrawn) else causes.NO_ENDPOINTS
         self.timeouts = snapshot.timeouts
+        self.longest = snapshot.timeouts.request or inf  # seconds that a request may take
         self.retries = snapshot.retries
         self.retry_statuses = frozenset(code for code in snapshot.retries.conditions if isinstance(code, int))
         self.body_bytes = snapshot.max_request_body_bytes

@@ -38,6 +38,13 @@ class Forwarding:
     ) -> None: ...
 
 @final
+class Identifiers:
+    """Makes request ids: `prefix-1`, `prefix-2` … in hexadecimal digits. ValueError: a control byte in the prefix."""
+
+    def __init__(self, prefix: bytes) -> None: ...
+    def next(self) -> bytes: ...
+
+@final
 class RequestHead:
     @property
     def method(self) -> bytes: ...
@@ -80,6 +87,8 @@ class RequestHead:
     @property
     def request_id(self) -> bytes | None:
         """A valid X-Request-Id that came with it."""
+    def identifier(self, identifiers: Identifiers) -> bytes:
+        """That one, or else a new one."""
     def take_rest(self) -> bytes:
         """What followed the head in the last `feed`, once: b"" after that, so that a head doesn't keep it in memory."""
     def field(self, name: bytes) -> bytes | None:
@@ -94,12 +103,9 @@ class RequestHead:
         """The client's address: the rightmost hop that isn't trusted; IPv4-mapped addresses as IPv4."""
     def scheme(self, forwarding: Forwarding, peer: str) -> str:
         """ "https" if a trusted peer's X-Forwarded-Proto says so, else "http"."""
-    def forward(
-        self, forwarding: Forwarding, peer: str, request_id: bytes, authority: bytes, max_forwards: int = -1
-    ) -> bytes:
+    def forward(self, forwarding: Forwarding, peer: str, request_id: bytes, authority: bytes) -> bytes:
         """The head as it goes upstream, with its blank line. `authority`: the endpoint's `address:port`, the Host of
-        a 1.0 request without one. `max_forwards` >= 0 replaces the field's value. ValueError: a control byte in what
-        we add."""
+        a 1.0 request without one. `max_forwards` goes out one less. ValueError: a control byte in what we add."""
 
 @final
 class RequestReader:
@@ -147,6 +153,9 @@ class ResponseHead:
         """The head as it goes to the client, with its blank line. It says `Connection: close` if `close`, or if the
         request asked for it, or if the response ends by the close. `extra`: complete lines, each with its CRLF.
         Interim (1xx) heads get none of the four. ValueError: arguments that would split the head."""
+    def whole(self, request_id: bytes, date: bytes, extra: bytes = b"") -> bytes:
+        """Of a plain answer, once: as `forward` without `close`, and its body behind it. ValueError: it isn't plain,
+        or as there."""
 
 @final
 class ResponseReader:

@@ -3,6 +3,7 @@
 from . import Body as Body
 from . import Complete as Complete
 from . import Forwarding as Forwarding
+from . import Identifiers as Identifiers
 from . import Limits as Limits
 from . import Refused as Refused
 from . import RequestHead as RequestHead

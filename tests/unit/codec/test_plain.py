@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from controller.proxy.codec import Limits, RequestHead, RequestReader, ResponseHead, ResponseReader
+from tests.unit.codec.reading import DATE, ID, answered
 
 CLIENTS = (
     "GET / HTTP/1.1\r\nHost: a\r\n",
@@ -61,3 +62,38 @@ def test_an_answer_to_a_client_that_leaves_is_not_plain() -> None:
     head = ResponseReader(Limits()).feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", asked)
     assert type(head) is ResponseHead
     assert not head.plain
+
+
+@pytest.mark.parametrize("extra", [b"", b"Set-Cookie: a=b\r\n"])
+@pytest.mark.parametrize("behind", [b"", b"x", b"xx", b"xxx"])
+def test_the_whole_of_a_plain_answer_is_its_head_and_its_body_and_no_other_answer_has_one(
+    behind: bytes, extra: bytes
+) -> None:
+    seen = set()
+    for start, status, fields in product(CLIENTS, STATUSES, ANSWER_FIELDS):
+        asked = request(start, "Connection: keep-alive\r\n" if "1.0" in start else "")
+        head = ResponseReader(Limits()).feed(f"HTTP/1.1 {status} X\r\n{fields}\r\n".encode() + behind, asked)
+        assert type(head) is ResponseHead
+        seen.add(head.plain)
+        if head.plain:
+            assert head.whole(ID, DATE, extra) == answered(head, extra=extra) + behind
+        else:
+            with pytest.raises(ValueError, match="plain"):
+                head.whole(ID, DATE, extra)
+    assert seen == ({True, False} if len(behind) in {0, 2} else {False})
+
+
+def test_the_whole_is_had_once_and_holds_nothing_that_splits_it() -> None:
+    def head() -> ResponseHead:
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nxx"
+        head = ResponseReader(Limits()).feed(answer, request(CLIENTS[0], ""))
+        assert type(head) is ResponseHead
+        return head
+
+    once = head()
+    once.whole(ID, DATE)
+    with pytest.raises(ValueError, match="taken"):
+        once.whole(ID, DATE)
+    for wrong in ((b"a\r\nb", DATE), (ID, b"a\nb"), (ID, DATE, b"X: y"), (ID, DATE, b"X: y\r\n\r\n")):
+        with pytest.raises(ValueError, match=r"control byte|complete lines"):
+            head().whole(*wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.proxy.codec import Limits, Refused, RequestHead, RequestReader
+from controller.proxy.codec import Identifiers, Limits, Refused, RequestHead, RequestReader
 from tests.unit.codec.cases import SERVED, Message, request
 from tests.unit.codec.cases_fields import FIDELITY, Lines
 from tests.unit.codec.cases_hop_by_hop import REQUESTS as HOP_BY_HOP
@@ -165,7 +165,25 @@ def test_an_expected_continue_is_seen_only_where_a_body_follows() -> None:
     assert not request_of(request(expect, b"Content-Length: 3", start=b"POST / HTTP/1.0")).expect
 
 
-def test_max_forwards_is_read_for_options_and_trace_and_can_be_replaced() -> None:
+def test_identifiers_count_in_hexadecimal_digits_behind_their_prefix() -> None:
+    identifiers = Identifiers(b"5f0c")
+
+    made = [identifiers.next() for _ in range(300)]
+
+    assert made == [b"5f0c-%x" % number for number in range(1, 301)]
+    with pytest.raises(ValueError, match="control byte"):
+        Identifiers(b"a\nb")
+
+
+def test_a_request_is_identified_by_what_came_with_it_or_else_by_a_new_one() -> None:
+    identifiers = Identifiers(b"5f0c")
+
+    assert request_of(request(b"X-Request-Id: theirs")).identifier(identifiers) == b"theirs"
+    assert request_of(request(b"X-Request-Id: no/good{}")).identifier(identifiers) == b"5f0c-1"
+    assert request_of(request()).identifier(identifiers) == b"5f0c-2"
+
+
+def test_max_forwards_is_read_for_options_and_trace_and_goes_out_one_less() -> None:
     line = b"max-forwards: 7"
     options = request_of(request(line, start=b"OPTIONS * HTTP/1.1"))
 
@@ -174,8 +192,8 @@ def test_max_forwards_is_read_for_options_and_trace_and_can_be_replaced() -> Non
     assert request_of(request(line, start=b"GET / HTTP/1.1")).max_forwards == -1
     assert request_of(request(start=b"OPTIONS * HTTP/1.1")).max_forwards == -1
     assert request_of(request(b"Max-Forwards: x", start=b"OPTIONS * HTTP/1.1")).max_forwards == -1
-    assert b"max-forwards: 6" in lines_of(options.forward(FORWARDING, PEER, ID, AUTHORITY, 6))
-    assert line in lines_of(forwarded(options))
+    assert b"max-forwards: 6" in lines_of(forwarded(options))
+    assert line in lines_of(forwarded(request_of(request(line, start=b"GET / HTTP/1.1"))))
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ mod _native {
     #[pymodule_export]
     use super::bodies::{Body, Complete, Truncated};
     #[pymodule_export]
-    use super::requests::{Forwarding, RequestHead, RequestReader};
+    use super::requests::{Forwarding, Identifiers, RequestHead, RequestReader};
     #[pymodule_export]
     use super::responses::{ResponseHead, ResponseReader};
     #[pymodule_export]

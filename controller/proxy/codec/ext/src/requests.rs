@@ -1,5 +1,7 @@
 //! Requests as Python sees them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -20,6 +22,36 @@ impl Forwarding {
         heads::Forwarding::new(hop, port, &trusted, pod_address)
             .map(Forwarding)
             .map_err(|invalid| PyValueError::new_err(invalid.to_string()))
+    }
+}
+
+/// Makes request ids: a prefix, and a number that counts.
+#[pyclass(frozen, module = "controller.proxy.codec")]
+pub struct Identifiers {
+    prefix: Vec<u8>,
+    made: AtomicU64,
+}
+
+#[pymethods]
+impl Identifiers {
+    #[new]
+    fn new(prefix: &[u8]) -> PyResult<Self> {
+        check_line("prefix", prefix)?;
+        Ok(Identifiers { prefix: prefix.to_vec(), made: AtomicU64::new(0) })
+    }
+
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        let digits = number.checked_ilog(16).unwrap_or(0) as usize + 1;
+        PyBytes::new_with(py, self.prefix.len() + 1 + digits, |out| {
+            let (prefix, rest) = out.split_at_mut(self.prefix.len());
+            prefix.copy_from_slice(&self.prefix);
+            rest[0] = b'-';
+            for (place, digit) in rest[1..].iter_mut().rev().enumerate() {
+                *digit = b"0123456789abcdef"[(number >> (4 * place) & 15) as usize];
+            }
+            Ok(())
+        })
     }
 }
 
@@ -123,6 +155,13 @@ impl RequestHead {
         value(py, self.head.request_id())
     }
 
+    fn identifier<'py>(&self, py: Python<'py>, identifiers: &Identifiers) -> PyResult<Bound<'py, PyBytes>> {
+        match self.head.request_id() {
+            Some(theirs) => Ok(PyBytes::new(py, theirs)),
+            None => identifiers.next(py),
+        }
+    }
+
     fn take_rest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         self.rest.take(py)
     }
@@ -165,7 +204,6 @@ impl RequestHead {
         }
     }
 
-    #[pyo3(signature = (forwarding, peer, request_id, authority, max_forwards=-1))]
     fn forward<'py>(
         &self,
         py: Python<'py>,
@@ -173,18 +211,11 @@ impl RequestHead {
         peer: &str,
         request_id: &[u8],
         authority: &[u8],
-        max_forwards: i64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         check_line("request_id", request_id)?;
         check_line("authority", authority)?;
         check_line("peer", peer.as_bytes())?;
-        let sending = Sending {
-            forwarding: &forwarding.0,
-            peer,
-            request_id,
-            authority,
-            max_forwards: u64::try_from(max_forwards).ok(),
-        };
+        let sending = Sending { forwarding: &forwarding.0, peer, request_id, authority };
         Ok(PyBytes::new(py, &self.head.forward(&sending)))
     }
 
@@ -211,7 +242,8 @@ pub(crate) fn length(framing: Framing) -> i64 {
 
 /// What we put into a head ourselves must not split it either.
 pub(crate) fn check_line(what: &str, value: &[u8]) -> PyResult<()> {
-    if value.iter().any(|byte| byte.is_ascii_control()) {
+    // Not `any`: without a way out half-way the compiler looks at many bytes at once.
+    if value.iter().fold(false, |odd, byte| odd | byte.is_ascii_control()) {
         return Err(PyValueError::new_err(format!("{what} holds a control byte")));
     }
     Ok(())

@@ -101,15 +101,42 @@ impl ResponseHead {
         date: &[u8],
         extra: &[u8],
     ) -> PyResult<Bound<'py, PyBytes>> {
-        check_line("request_id", request_id)?;
-        check_line("date", date)?;
-        if !extra.is_empty() && (!extra.ends_with(b"\r\n") || extra.windows(4).any(|four| four == b"\r\n\r\n")) {
-            return Err(PyValueError::new_err("extra must be complete lines, each with its CRLF"));
+        let answering = checked(close, request_id, date, extra)?;
+        Ok(PyBytes::new(py, &self.head.forward(&answering)))
+    }
+
+    #[pyo3(signature = (request_id, date, extra=b"" as &[u8]))]
+    fn whole<'py>(
+        &self,
+        py: Python<'py>,
+        request_id: &[u8],
+        date: &[u8],
+        extra: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let rest = self.rest.take(py);
+        if !self.head.is_plain(rest.as_bytes().len()) {
+            return Err(PyValueError::new_err("not plain, or its rest is taken"));
         }
-        Ok(PyBytes::new(py, &self.head.forward(&Answering { close, request_id, date, extra })))
+        let head = self.head.forward(&checked(false, request_id, date, extra)?);
+        PyBytes::new_with(py, head.len() + rest.as_bytes().len(), |out| {
+            let (front, back) = out.split_at_mut(head.len());
+            front.copy_from_slice(&head);
+            back.copy_from_slice(rest.as_bytes());
+            Ok(())
+        })
     }
 
     fn __repr__(&self) -> String {
         format!("ResponseHead({}, length={})", self.head.status, length(self.head.framing))
     }
+}
+
+/// What we put into a head ourselves must not split it either.
+fn checked<'a>(close: bool, request_id: &'a [u8], date: &'a [u8], extra: &'a [u8]) -> PyResult<Answering<'a>> {
+    check_line("request_id", request_id)?;
+    check_line("date", date)?;
+    if !extra.is_empty() && (!extra.ends_with(b"\r\n") || extra.windows(4).any(|four| four == b"\r\n\r\n")) {
+        return Err(PyValueError::new_err("extra must be complete lines, each with its CRLF"));
+    }
+    Ok(Answering { close, request_id, date, extra })
 }

@@ -15,7 +15,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Option<RequestHead
 }
 
 fn forward(head: &RequestHead, forwarding: &Forwarding) -> Vec<u8> {
-    head.forward(&Sending { forwarding, peer: "10.0.0.1", request_id: b"id", authority: b"b:80", max_forwards: None })
+    head.forward(&Sending { forwarding, peer: "10.0.0.1", request_id: b"id", authority: b"b:80" })
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -1,6 +1,6 @@
 //! Field lines (RFC 9112 §5), read as they come: heads of requests and responses, and trailer parts.
 
-use crate::bytes::{is, run, Span, TOKEN, VALUE};
+use crate::bytes::{is, run, run_of_value, Span, TOKEN};
 use crate::names::{kind, Kind};
 
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,7 @@ impl FieldScanner {
         let ended = loop {
             let Some(&byte) = head.get(pos) else { break None };
             match at {
+                At::LineStart if self.fields.len() < limit && self.whole_line(head, &mut pos) => {}
                 At::LineStart => match byte {
                     b'\r' => {
                         pos += 1;
@@ -102,7 +103,7 @@ impl FieldScanner {
                     }
                 },
                 At::Value => {
-                    pos += run(&head[pos..], VALUE);
+                    pos += run_of_value(&head[pos..]);
                     match head.get(pos) {
                         None => break None,
                         Some(b'\r') => {
@@ -132,6 +133,23 @@ impl FieldScanner {
         self.pos = pos;
         self.at = at;
         Ok(ended)
+    }
+
+    /// Reads a line that is here as a whole and as nearly all are, `Name: value` and CRLF; leaves all others alone.
+    #[inline(always)]
+    fn whole_line(&mut self, head: &[u8], pos: &mut usize) -> bool {
+        let start = *pos;
+        let colon = start + run(&head[start..], TOKEN);
+        let Some([b':', b' ', first, ..]) = head.get(colon..) else { return false };
+        if colon == start || matches!(first, b' ' | b'\t') {
+            return false;
+        }
+        let end = colon + 2 + run_of_value(&head[colon + 2..]);
+        let Some([b'\r', b'\n', ..]) = head.get(end..) else { return false };
+        (self.name_start, self.name_end, self.value_start) = (start, colon, colon + 2);
+        self.end_value(head, end);
+        *pos = end + 2;
+        true
     }
 
     fn end_value(&mut self, head: &[u8], mut end: usize) {

@@ -58,7 +58,8 @@ pub(crate) fn kind(name: &[u8]) -> Kind {
         _ => &[],
     };
     for (known, kind) in candidates {
-        if name.eq_ignore_ascii_case(known) {
+        // The first letter tells most of them apart.
+        if name[0] | 0x20 == known[0] && name.eq_ignore_ascii_case(known) {
             return *kind;
         }
     }

@@ -15,8 +15,6 @@ pub struct Sending<'a> {
     pub request_id: &'a [u8],
     /// The endpoint's `address:port`, for a 1.0 request without `Host`.
     pub authority: &'a [u8],
-    /// Takes the place of `Max-Forwards`, if given.
-    pub max_forwards: Option<u64>,
 }
 
 /// Which of the lines that we answer for have been written on the way through the fields.
@@ -99,8 +97,9 @@ impl RequestHead {
             }
             Kind::TransferEncoding => push_line(out, name, b"chunked"),
             Kind::Trailer if self.framing == Framing::Chunked => push_line(out, name, value),
-            Kind::MaxForwards => match sending.max_forwards {
-                Some(left) => push_numbered(out, name, left),
+            // RFC 9110 §7.6.2. It isn't 0: such a request goes no further.
+            Kind::MaxForwards => match self.max_forwards {
+                Some(left) => push_numbered(out, name, left.saturating_sub(1)),
                 None => push_line(out, name, value),
             },
             Kind::RequestId if !written.request_id && value == sending.request_id => {

@@ -37,13 +37,7 @@ fn head(raw: &[u8]) -> RequestHead {
 
 fn forwarded(raw: &[u8]) -> String {
     let forwarding = Forwarding::new("us", 80, &[], None).expect("valid");
-    let sending = Sending {
-        forwarding: &forwarding,
-        peer: "192.0.2.1",
-        request_id: b"id",
-        authority: b"10.0.0.1:80",
-        max_forwards: None,
-    };
+    let sending = Sending { forwarding: &forwarding, peer: "192.0.2.1", request_id: b"id", authority: b"10.0.0.1:80" };
     head(raw).forward(&sending).escape_ascii().to_string()
 }
 
@@ -171,13 +165,7 @@ fn what_is_written_is_read_back_alike() {
 
 fn forwarded_bytes(raw: &[u8]) -> Vec<u8> {
     let forwarding = Forwarding::new("us", 80, &[], None).expect("valid");
-    head(raw).forward(&Sending {
-        forwarding: &forwarding,
-        peer: "::1",
-        request_id: b"id",
-        authority: b"b",
-        max_forwards: None,
-    })
+    head(raw).forward(&Sending { forwarding: &forwarding, peer: "::1", request_id: b"id", authority: b"b" })
 }
 
 #[test]
