@@ -13,15 +13,17 @@ HOST = "steelyard-controller.steelyard-system.svc"
 
 
 class Authority:
-    """Signs; `bundle` is its own certificate, PEM."""
+    """Signs. `bundle`: what those trust that accept it, PEM; its own certificate, unless a `parent` has signed that."""
 
-    def __init__(self, name: str = "given") -> None:
+    def __init__(self, name: str = "given", parent: Authority | None = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        constraints = x509.BasicConstraints(ca=True, path_length=0)
-        now = datetime.now(UTC)
-        builder = self._builder(self._name, self._key, now, timedelta(days=30)).add_extension(constraints, True)
-        self.bundle = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        signer = parent or self
+        builder = signer._builder(self._name, self._key, datetime.now(UTC), timedelta(days=30))
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        certificate = builder.sign(signer._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        self.bundle = parent.bundle if parent else certificate
+        self._chain = certificate if parent else b""
 
     def secret(self, *names: str, life: timedelta = timedelta(days=1), password: bytes = b"") -> dict[str, bytes]:
         """A new certificate for these names, by default HOST, and what goes with it."""
@@ -32,7 +34,7 @@ class Authority:
         builder = self._builder(subject, key, start, life).add_extension(alternatives, False)
         hidden = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
         return {
-            "tls.crt": builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+            "tls.crt": builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM) + self._chain,
             "tls.key": key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden),
             "ca.crt": self.bundle,
         }

@@ -30,6 +30,15 @@ def test_a_certificate_for_any_name_of_the_namespace_is_taken() -> None:
     assert given(AUTHORITY.secret("*.steelyard-system.svc"), HOST)
 
 
+def test_one_of_an_intermediate_authority_comes_with_its_chain() -> None:
+    data = Authority("intermediate", parent=AUTHORITY).secret()
+    alone = data | {"tls.crt": data["tls.crt"][: data["tls.crt"].rindex(b"-----BEGIN")]}
+
+    assert given(data, HOST).trusted == AUTHORITY.bundle
+    with pytest.raises(Unusable, match="unable to get local issuer"):
+        given(alone, HOST)
+
+
 def test_nothing_but_certificates_is_published_of_the_bundle() -> None:
     data = GOOD | {"ca.crt": b"# ours\n" + GOOD["tls.key"] + OTHER.bundle + AUTHORITY.bundle}
 
