@@ -246,7 +246,7 @@ class _OperatorSamples(Collector):
             ("queue_length", "Objects waiting to be reconciled.", now.queued),
             ("proxy_streams", "Open streams of proxies.", now.streams),
             ("pods_without_sidecar", "Pods that ask for a sidecar and have none.", now.uninjected),
-            ("certificate_end_seconds", "Unix time when the operator's certificate ends.", now.certificate_ends),
+            ("certificate_end_timestamp_seconds", "Unix time when our certificate ends.", now.certificate_ends),
         ):
             yield GaugeMetricFamily(f"steelyard_operator_{name}", text, value=value)
         for name, text in OPERATOR_COUNTS.items():
