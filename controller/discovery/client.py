@@ -86,6 +86,7 @@ class Client:
         self._acks: dict[str, frames.Ack] = {}
         self._held: dict[str, frames.SnapshotFrame] = {}
         self._report = asyncio.Event()
+        self._due: set[str] = set()  # names to report; what has nothing new is told of at pings only
         self._freshness: dict[str, int] = {}
         self.connected = False
         self.heard = clock()  # when the operator last said anything: the age of the configuration
@@ -125,10 +126,12 @@ class Client:
             body, keys = self._bodies.pop(name)
             self._copies.save(name, body, version, keys)
         self._acks[name] = frames.Ack(version=version, ok=not error, error=error[:1000])
+        self._due.add(name)
         self._report.set()
 
     def changed(self) -> None:
-        """A backend became usable or unusable: report at once."""
+        """A backend became usable or unusable: report at once, of all names."""
+        self._due.update(self._settings.names)
         self._report.set()
 
     async def _connection(self) -> AsyncIterator[Event]:
@@ -174,7 +177,7 @@ class Client:
         match frame:
             case frames.Hello(node=node, zone=zone):
                 self._held.clear()
-                self._report.set()
+                self.changed()
                 return [Placed(node=node, zone=zone)]
             case frames.Gone(name=name):
                 self._versions.pop(name, None)
@@ -185,7 +188,7 @@ class Client:
                 self._copies.drop(name)
                 return [Forget(name=name)]
             case frames.Ping():
-                self._report.set()
+                self.changed()
                 held, self._held = self._held, {}
                 return [event for late in held.values() for event in self._accept(late)]
             case frames.SnapshotFrame():
@@ -198,6 +201,7 @@ class Client:
             self._freshness[frame.name] = max(known, frame.freshness)
             self._acks.setdefault(frame.name, frames.Ack(version=frame.version, ok=True))
             self._held.pop(frame.name, None)
+            self._due.add(frame.name)
             self._report.set()
             return []
         if frame.freshness < known:
@@ -228,18 +232,23 @@ class Client:
         while True:
             await self._report.wait()
             self._report.clear()
+            due, self._due = self._due, set()
             reports = {
-                name: frames.Report(ack=ack, health=dict(self._health(name))) for name, ack in self._acks.items()
+                name: frames.Report(ack=self._acks[name], health=dict(self._health(name)))
+                for name in self._settings.names
+                if name in due and name in self._acks
             }
             if not reports:
                 continue
             try:
                 timeout = aiohttp.ClientTimeout(total=5)
                 async with session.post(url, data=msgspec.json.encode(reports), timeout=timeout) as response:
-                    if response.status != 204:
-                        log.debug("a report was refused", extra={"status": response.status})
+                    if response.status == 204:
+                        continue
+                    log.debug("a report was refused", extra={"status": response.status})
             except (aiohttp.ClientError, TimeoutError) as error:
                 log.debug("a report was not delivered", extra={"error": str(error)})
+            self._due |= due
 
     def _headers(self) -> dict[str, str]:
         if self._settings.token is None:

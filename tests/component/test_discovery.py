@@ -163,6 +163,28 @@ async def test_a_proxy_is_told_where_it_is_then_the_snapshot_and_acknowledges_it
         assert plane.connected == {(("store", "shop"), "uid-1")}
 
 
+async def test_a_proxy_reports_only_what_has_something_new(plane: Plane) -> None:
+    """A fleet of sidecars with many services would else repeat all of them for each change of one."""
+    for name in ("shop", "stock"):
+        plane.hub.put(snapshot(name))
+    plane.hub.sync()
+    said: list[str] = []
+
+    async with listening(plane.client(("shop", "stock"))):
+        for change in range(1, 31):
+            version = snapshot("stock", change).version
+            plane.hub.put(snapshot("stock", change))
+            async with asyncio.timeout(8):
+                while True:
+                    (_, name), _, report = await plane.reports.get()
+                    said.append(name)
+                    if report.ack and report.ack.version == version:
+                        break
+
+    # At the start, and at pings.
+    assert 1 <= said.count("shop") <= 10
+
+
 async def test_every_change_arrives_and_an_equal_one_does_not(plane: Plane) -> None:
     plane.hub.put(snapshot())
     plane.hub.sync()
