@@ -25,9 +25,15 @@ class Authority:
         self.bundle = parent.bundle if parent else certificate
         self._chain = certificate if parent else b""
 
-    def secret(self, *names: str, life: timedelta = timedelta(days=1), password: bytes = b"") -> dict[str, bytes]:
+    def secret(
+        self,
+        *names: str,
+        life: timedelta = timedelta(days=1),
+        password: bytes = b"",
+        curve: ec.EllipticCurve = ec.SECP256R1(),  # noqa: B008 - it has no state
+    ) -> dict[str, bytes]:
         """A new certificate for these names, by default HOST, and what goes with it."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = ec.generate_private_key(curve)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
         alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names or (HOST,)])
         start = datetime.now(UTC) - timedelta(hours=1)

@@ -18,6 +18,7 @@ from controller.discovery.certificates import Pair
 from controller.discovery.tls import use
 
 PARTS = ("tls.crt", "tls.key", "ca.crt")
+FLIGHTS = 10  # of a handshake, each way; TLS 1.3 has two, 1.2 three
 ANNOUNCED = timedelta(minutes=3)  # a kubelet brings a changed ConfigMap into running pods within two
 
 
@@ -77,16 +78,20 @@ def _refused(server: ssl.SSLContext, trusted: bytes, host: str) -> str:
         server.wrap_bio(there, back, server_side=True),
     )
     waiting = set(ends)
-    while waiting:
-        for end in ends:
+    for _ in range(FLIGHTS):
+        for end in tuple(waiting):
             try:
                 end.do_handshake()
             except ssl.SSLWantReadError:
                 continue
             except ssl.SSLCertVerificationError as error:
                 return error.verify_message
+            except ssl.SSLError as error:  # a kind of key that TLS does not know, say
+                return error.reason or str(error)
             waiting.discard(end)
-    return ""
+        if not waiting:
+            return ""
+    return "the handshake does not end"
 
 
 class Shown(msgspec.Struct, frozen=True):

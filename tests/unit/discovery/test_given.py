@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from controller.discovery.certificates import renewed
 from controller.discovery.given import ANNOUNCED, Given, Shown, Succession, Unusable, given
@@ -59,6 +60,7 @@ def test_nothing_but_certificates_is_published_of_the_bundle() -> None:
         (GOOD | {"ca.crt": OTHER.bundle}, "a proxy would refuse tls.crt by ca.crt: unable to get local issuer"),
         (AUTHORITY.secret("shop.store.svc"), f"Hostname mismatch, certificate is not valid for '{HOST}'"),
         (AUTHORITY.secret(life=timedelta(minutes=30)), "certificate has expired"),
+        (AUTHORITY.secret(curve=ec.SECP256K1()), "a proxy would refuse tls.crt by ca.crt: NO_"),  # TLS has no such key
     ],
 )
 def test_what_is_wrong_with_one_is_said(data: dict[str, bytes] | None, fault: str) -> None:
