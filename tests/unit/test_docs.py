@@ -55,6 +55,22 @@ def test_every_permission_is_explained_as_it_is() -> None:
             assert verbs in told[resource], resource
 
 
+def test_every_permission_in_the_operators_own_namespace_is_explained() -> None:
+    text = (DOCS / "rbac.md").read_text()
+    section = text[text.index("## In the operator's own namespace") : text.index("## For people")]
+    told: dict[str, set[str]] = {}
+    for resource, verbs in re.findall(r"(?m)^\| `(\w+)` \| ([^|]+) \|", section):
+        told.setdefault(resource, set()).update(re.findall(r"create|get|update|patch|list|watch|delete", verbs))
+
+    given: dict[str, set[str]] = {}
+    rules = r"resources: \[(\w+)\]\n(?:\s+resourceNames: .*\n)?\s+verbs: \[(.*?)\]"
+    for resource, verbs in re.findall(rules, (TEMPLATES / "rbac.yaml").read_text()):
+        given.setdefault(resource, set()).update(verbs.split(", "))
+
+    assert given.keys() == {"leases", "secrets", "deployments", "events"}
+    assert told == given
+
+
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
