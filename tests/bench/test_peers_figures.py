@@ -36,3 +36,17 @@ def test_the_report_says_which_bars_are_missed_and_at_what_load(tmp_path: Path) 
     assert "load was 7.0" in page
     assert "skipped envoy: no wheel" in page
     assert {path.name for path in tmp_path.iterdir()} == {"README.md", "requests.png", "delays.png"}
+
+
+def test_what_many_endpoints_cost_is_told_of_each_proxy_and_has_a_bar_for_ours(tmp_path: Path) -> None:
+    found = Figures({OURS: "1.0.0"}, 3, 1.0)
+    found.endpoints = {
+        OURS: {10: rounds(10, 20, 10), 1000: rounds(12, 24, 12)},
+        "nginx": {10: rounds(10, 20, 10), 1000: rounds(15, 30, 15)},
+    }
+    (bar,) = bars(found, OURS)
+    assert (bar.what, bar.met) == ("CPU per request, 1 000 endpoints × 10", False)
+    page = report.write(found, [bar], tmp_path).read_text()
+    assert f"A thousand endpoints against ten: {OURS} 1.20, nginx 1.50." in page
+    assert f"| {OURS}, 1000 | 12.0 | 12.0–18.0 |" in page
+    assert (tmp_path / "endpoints.png").exists()

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench.peers import load, programs, report
-from tests.bench.peers.contenders import OURS, PEERS, Contender, steelyard, write
+from tests.bench.peers.contenders import OURS, PEERS, SCALED, Contender, named, steelyard, write
 from tests.bench.peers.figures import Figures, bars
 from tests.bench.peers.processes import OTHER_CORE, PROXY_CORE, free_port, hasten, resident, running
 from tests.bench.peers.profile import profile
@@ -34,6 +34,7 @@ KINDS = {  # target, bytes sent
     "64 KiB uploads": ("/upload", 65536),
 }
 COUNTS = (1, 10, 100, 1000)
+PEERS_COUNTS = (10, 1000)
 IDLE = 1000
 PROFILED = 3.0  # seconds
 PARTS = ("requests", "bodies", "delays", "endpoints", "memory")
@@ -157,18 +158,24 @@ class Bench:
             self._round_over(**{name: seen[-1].p99 / 1000 for name, seen in found.items()})
 
     def _endpoints(self) -> None:
-        names = {count: OURS if count == 1 else f"{OURS}-{count}" for count in COUNTS}
-        for count in COUNTS[1:]:
-            self._begin(partial(steelyard, self._folder, self._backend, count))
-            self._burst(names[count])
+        names = [name for name in SCALED if name in self._contenders]
+        asked = [(name, count) for name in names for count in (COUNTS if name == OURS else PEERS_COUNTS)]
+        for name, count in asked:
+            if count > 1:
+                self._begin(partial(SCALED[name], self._folder, self._backend, count))
+                self._burst(named(name, count))
         found = self.figures.endpoints
         for _ in self._rounds("CPU-µs per request, by endpoints"):
-            for count, name in names.items():
-                load.burst(self._pids[name], self._contenders[name].port, 1)  # its idle connections have been closed
-                found.setdefault(count, []).append(self._burst(name))
-            self._round_over(**{str(count): seen[-1].per_answer for count, seen in found.items()})
-        for count in COUNTS[1:]:
-            del self._contenders[names[count]], self.figures.versions[names[count]]
+            last = {}
+            for name, count in asked:
+                one = named(name, count)
+                load.burst(self._pids[one], self._contenders[one].port, 1)  # its idle connections have been closed
+                last[one] = self._burst(one)
+                found.setdefault(name, {}).setdefault(count, []).append(last[one])
+            self._round_over(**{one: seen.per_answer for one, seen in last.items()})
+        for name, count in asked:
+            if count > 1:
+                del self._contenders[named(name, count)], self.figures.versions[named(name, count)]
 
     def _memory(self) -> None:
         print(f"memory: at the start; of each of {IDLE} idle connections", flush=True)

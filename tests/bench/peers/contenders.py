@@ -41,11 +41,20 @@ def _values(folder: Path, backend: int) -> dict[str, object]:
     return {"FOLDER": folder, "BACKEND": backend, "PORT": free_port(), "ADMIN": free_port()}
 
 
+def _addresses(endpoints: int) -> list[str]:
+    """Of the loopback network, all of it the backend's."""
+    return [f"127.1.{each // 200}.{each % 200 + 1}" for each in range(endpoints)]
+
+
+def named(name: str, endpoints: int) -> str:
+    return name if endpoints == 1 else f"{name}-{endpoints}"
+
+
 def steelyard(folder: Path, backend: int, endpoints: int = 1) -> Contender:
-    """With its admin listener, in an optimised interpreter. Its endpoints are addresses of the loopback network."""
+    """With its admin listener, in an optimised interpreter."""
     python = programs.interpreter()
-    name = OURS if endpoints == 1 else f"{OURS}-{endpoints}"
-    addresses = [f"127.1.{each // 200}.{each % 200 + 1}" for each in range(endpoints)]
+    name = named(OURS, endpoints)
+    addresses = _addresses(endpoints)
     lists = [", ".join(addresses[at : at + LISTED]) for at in range(0, endpoints, LISTED)]
     backends = [f"    - {{name: list-{at}, addresses: [{each}], port: {backend}}}" for at, each in enumerate(lists)]
     values = _values(folder, backend) | {"BACKENDS": "\n".join(backends)}
@@ -58,18 +67,30 @@ def steelyard(folder: Path, backend: int, endpoints: int = 1) -> Contender:
     return Contender(name, f"{version}, {programs.OPTIMISED}", command, int(str(values["PORT"])))
 
 
-def nginx(folder: Path, backend: int) -> Contender:
-    program = programs.debian("nginx")
-    values = _values(folder, backend)
-    path = write(folder, "nginx.conf", values)
-    return Contender("nginx", said(program, "-v"), (program, "-c", str(path)), int(str(values["PORT"])))
+def nginx(folder: Path, backend: int, endpoints: int = 1) -> Contender:
+    """Over several endpoints by two random choices, as ours."""
+    program, name = programs.debian("nginx"), named("nginx", endpoints)
+    servers = "\n".join(f"server {each}:{backend} max_fails=5;" for each in _addresses(endpoints))
+    values = _values(folder, backend) | {
+        "BALANCE": "random two least_conn;" if endpoints > 1 else "",
+        "SERVERS": servers,
+        "KEPT": 128 + 4 * endpoints,
+        "NAME": name,
+    }
+    path = write(folder, "nginx.conf", values, f"{name}.conf")
+    return Contender(name, said(program, "-v"), (program, "-c", str(path)), int(str(values["PORT"])))
 
 
-def haproxy(folder: Path, backend: int) -> Contender:
-    program = programs.debian("haproxy")
-    values = _values(folder, backend)
-    path = write(folder, "haproxy.cfg", values)
-    return Contender("haproxy", said(program, "-v"), (program, "-db", "-f", str(path)), int(str(values["PORT"])))
+def haproxy(folder: Path, backend: int, endpoints: int = 1) -> Contender:
+    """As nginx."""
+    program, name = programs.debian("haproxy"), named("haproxy", endpoints)
+    servers = "\n    ".join(f"server s{place} {each}:{backend}" for place, each in enumerate(_addresses(endpoints)))
+    values = _values(folder, backend) | {
+        "BALANCE": "random(2)" if endpoints > 1 else "leastconn",
+        "SERVERS": servers,
+    }
+    path = write(folder, "haproxy.cfg", values, f"{name}.cfg")
+    return Contender(name, said(program, "-v"), (program, "-db", "-f", str(path)), int(str(values["PORT"])))
 
 
 def envoy(folder: Path, backend: int) -> Contender:
@@ -95,6 +116,10 @@ PEERS: Mapping[str, Callable[[Path, int], Contender]] = {
     "envoy": envoy,
     "traefik": traefik,
 }
+
+
+# Those that can be had over many endpoints, too.
+SCALED: Mapping[str, Callable[[Path, int, int], Contender]] = {OURS: steelyard, "nginx": nginx, "haproxy": haproxy}
 
 
 def said(*command: str) -> str:

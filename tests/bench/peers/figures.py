@@ -43,7 +43,7 @@ class Figures:
     small: dict[str, list[Burst]] = field(default_factory=dict)
     profile: dict[str, float] = field(default_factory=dict)  # of ours: share by part
     bodies: dict[str, dict[str, list[Burst]]] = field(default_factory=dict)  # by kind
-    endpoints: dict[int, list[Burst]] = field(default_factory=dict)
+    endpoints: dict[str, dict[int, list[Burst]]] = field(default_factory=dict)  # by contender, by their number
     rate: float = 0.0  # of the delays, requests a second
     delays: dict[str, list[Delay]] = field(default_factory=dict)  # "direct": no proxy
     base: dict[str, int] = field(default_factory=dict)  # resident bytes
@@ -82,8 +82,7 @@ def bars(found: Figures, ours: str) -> list[Bar]:
             ratio = ratios([each.per_mib for each in by_name[ours]], [each.per_mib for each in by_name["nginx"]])
             seen.append(Bar(f"CPU per byte, {kind}, × nginx", ratio, BODY_BAR))
     if found.endpoints:
-        ten, many = ([each.per_answer for each in found.endpoints[count]] for count in (10, 1000))
-        seen.append(Bar("CPU per request, 1 000 endpoints × 10", ratios(many, ten), GROWTH_BAR))
+        seen.append(Bar("CPU per request, 1 000 endpoints × 10", growth(found, ours), GROWTH_BAR))
     if "envoy" in found.delays:
         for name in ("p50", "p99"):
             ratio = ratios(added(found, ours, name), added(found, "envoy", name))
@@ -92,6 +91,12 @@ def bars(found: Figures, ours: str) -> list[Bar]:
         seen.append(Bar("idle connection", spread([found.idle[ours]]), IDLE_BAR, "B"))
         seen.append(Bar("process base", spread([found.base[ours] / 1e6]), BASE_BAR / 1e6, "MB"))
     return seen
+
+
+def growth(found: Figures, name: str) -> Spread:
+    """What a request costs over a thousand endpoints, as a multiple of what it does over ten."""
+    ten, many = ([each.per_answer for each in found.endpoints[name][count]] for count in (10, 1000))
+    return ratios(many, ten)
 
 
 def added(found: Figures, name: str, quantile: str) -> list[float]:
