@@ -146,7 +146,9 @@ def open_tunnel(exchange: Exchange, attempt: Attempt, head: ResponseHead, extra:
     memory.unblock(front)  # from now on the tunnel's sides hold what is unread
     memory.unblock(connection)
     exchange.until = inf
-    exchange.tunnel = Tunnel(front.transport, connection.transport, lambda: tunnel_ended(exchange), memory)
+    exchange.tunnel = Tunnel(
+        front.transport, connection.transport, lambda: tunnel_ended(exchange), memory, exchange.plane.pipes
+    )
     front.deadline = exchange.headed + exchange.route.timeouts.idle
     exchange.tunnel.start(front.take_pipelined(), head.take_rest(), client_full=front.full)
 

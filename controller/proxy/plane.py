@@ -31,6 +31,7 @@ from controller.proxy.route import Route
 from controller.proxy.seat import Seat
 from controller.proxy.sharing import Sharing
 from controller.proxy.shedding import shed
+from controller.proxy.splicing import Pipes
 from controller.proxy.tcp import TcpFront
 from controller.proxy.timers import LoopTimers
 from controller.proxy.upstream import Upstream
@@ -99,6 +100,7 @@ class DataPlane:
         self.telemetry = telemetry
         self.loop = asyncio.get_running_loop()
         self.memory = Memory((settings.memory if settings.memory is not None else budget()) // settings.workers)
+        self.pipes = Pipes(settings.pipes)
         self.access_log = AccessLog(log_lines)
         self.random = Random(f"{identity}/{seat.worker}")
         self.head_limits = Limits(
@@ -288,6 +290,7 @@ class DataPlane:
         self.upstreams.close()
         for lane in self.lanes:
             lane.close()
+        self.pipes.close()
         self.access_log.flush()
 
     def __repr__(self) -> str:

@@ -174,7 +174,7 @@ class TcpFront(asyncio.BufferedProtocol):
         prepare(backend, self.plane.settings)
         node.answered(now, Kind.OK, now - self._started)
         self.deadline = now + self.route.timeouts.tcp_idle
-        self._tunnel = Tunnel(self.transport, backend, self._tunnel_ended, self.plane.memory)
+        self._tunnel = Tunnel(self.transport, backend, self._tunnel_ended, self.plane.memory, self.plane.pipes)
         self._tunnel.start(self._early, b"")
         if self._ended:
             self._tunnel.client.eof_received()

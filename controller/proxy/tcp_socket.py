@@ -33,6 +33,11 @@ def prepare(transport: asyncio.Transport, settings: ProxySettings) -> None:
         sock.setsockopt(IPPROTO_TCP, option, value)
 
 
+def descriptor(transport: asyncio.Transport) -> int:
+    """Its socket's, of a transport that isn't closing."""
+    return int(transport.get_extra_info("socket").fileno())
+
+
 def has_left(transport: asyncio.Transport) -> bool:
     """Whether the peer has reset the connection: while nothing is read, no event tells."""
     sock = transport.get_extra_info("socket")

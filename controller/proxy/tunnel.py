@@ -11,14 +11,17 @@ from collections.abc import Callable
 from time import monotonic
 
 from controller.proxy.connections import reset
-from controller.proxy.memory import Memory
-from controller.proxy.tcp_socket import has_left
+from controller.proxy.memory import PIECE, Memory
+from controller.proxy.splicing import Pipe, Pipes
+from controller.proxy.tcp_socket import descriptor, has_left
+
+SPILL = 65536  # bytes: enough to make a transport full, and little to copy
 
 
 class Side(asyncio.Protocol):
     """One end of a tunnel; it becomes the protocol of a transport that is already open."""
 
-    __slots__ = ("broken", "closed", "ended", "full", "received", "transport", "tunnel")
+    __slots__ = ("broken", "closed", "ended", "full", "pipe", "received", "transport", "tunnel")
 
     def __init__(self, tunnel: Tunnel, transport: asyncio.Transport) -> None:
         self.tunnel = tunnel
@@ -28,10 +31,13 @@ class Side(asyncio.Protocol):
         self.ended = False  # its FIN has come
         self.broken = False  # it ended by a reset or by silence
         self.closed = False
+        self.pipe: Pipe | None = None  # what it sent and the other side has yet to take; it isn't read meanwhile
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
         self.tunnel.carry(self, data)
+        if len(data) >= PIECE:
+            self.tunnel.splice(self)
 
     def eof_received(self) -> bool:
         self.ended = True
@@ -54,7 +60,8 @@ class Side(asyncio.Protocol):
         self.full = False
         self.tunnel.memory.unblock(self)
         other = self.tunnel.other(self)
-        if not other.transport.is_closing():
+        self.tunnel.pour(other)
+        if not self.full and not other.transport.is_closing():
             other.transport.resume_reading()
 
     def shed(self) -> None:
@@ -65,16 +72,22 @@ class Side(asyncio.Protocol):
 class Tunnel:
     """Two sides. `on_end` is called once, when both are gone."""
 
-    __slots__ = ("_on_end", "backend", "client", "memory", "seen", "shed")
+    __slots__ = ("_on_end", "backend", "client", "memory", "pipes", "seen", "shed")
 
     def __init__(
-        self, client: asyncio.Transport, backend: asyncio.Transport, on_end: Callable[[], None], memory: Memory
+        self,
+        client: asyncio.Transport,
+        backend: asyncio.Transport,
+        on_end: Callable[[], None],
+        memory: Memory,
+        pipes: Pipes,
     ) -> None:
         self.client = Side(self, client)
         self.backend = Side(self, backend)
         self.seen = monotonic()  # when a byte last came
         self.shed = False  # ended because others needed what one side didn't read
         self.memory = memory
+        self.pipes = pipes
         self._on_end = on_end
         client.set_protocol(self.client)
         backend.set_protocol(self.backend)
@@ -101,6 +114,34 @@ class Tunnel:
         if not (other.closed or other.transport.is_closing()):
             other.transport.write(data)
 
+    def splice(self, side: Side) -> None:
+        """Take what waits behind a full read, and pass it on without looking at it."""
+        other = self.other(side)
+        if side.transport.is_closing() or other.transport.is_closing() or other.transport.get_write_buffer_size():
+            return
+        side.pipe = self.pipes.fill(descriptor(side.transport), PIECE)
+        if side.pipe is not None:
+            side.received += side.pipe.held
+            self.pour(side)
+
+    def pour(self, side: Side) -> None:
+        """Empty the side's pipe into the other side; what that doesn't take now makes it full."""
+        pipe, other = side.pipe, self.other(side)
+        if pipe is None:
+            return
+        while pipe.held and not other.transport.is_closing():
+            if other.transport.get_write_buffer_size() or not pipe.pour(descriptor(other.transport)):
+                # Only the transport is told when there is room again, or that there never will be.
+                other.transport.write(pipe.read(SPILL))
+                if other.full:
+                    return
+        self.drop(side)
+
+    def drop(self, side: Side) -> None:
+        pipe, side.pipe = side.pipe, None
+        if pipe is not None:
+            self.pipes.give_back(pipe)
+
     def half_close(self, side: Side) -> bool:
         """Pass a FIN on; True keeps the side open for writing until the other one has ended, too."""
         other = self.other(side)
@@ -114,6 +155,8 @@ class Tunnel:
 
     def lost(self, side: Side, exc: Exception | None) -> None:
         other = self.other(side)
+        self.drop(side)
+        self.drop(other)
         if not other.closed and not other.transport.is_closing():
             if exc is None:
                 other.transport.close()

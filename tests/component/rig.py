@@ -463,6 +463,7 @@ class Rig:
         faults += [f"in flight: {node}" for node in self._watched if node.inflight]
         faults += [f"waiting: {lane}" for lane in self.plane.lanes if len(lane.queue)]
         faults += [f"bytes held: {self.plane.memory}"] * bool(self.plane.memory.held)
+        faults += [f"pipes: {self.plane.pipes}"] * bool(self.plane.pipes.lent)
         faults += [f"lingering: {self.plane.lingering}"] * bool(self.plane.lingering)
         faults += [f"bugs caught: {self.telemetry.bugs}"] * (self.telemetry.bugs != self.bugs)
         # A loop with an open handle can't be closed: first let go of all, then tell.
