@@ -35,9 +35,7 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     continue_wait: float = 1.0  # then we send the 100 ourselves
     backlog: int = 4096
     tcp_keepalive: tuple[int, int, int] = (60, 10, 3)  # TCP ports, both sides: s of silence, s between probes, probes
-    pipes: int = (
-        8  # bulk bytes are spliced through, a MiB of the kernel's each; one user may have 64 on a node. 0: none
-    )
+    pipes: int = 8  # for bulk bytes; 1 MiB of the kernel's each, of which one user has 64 on a node. 0: none
     memory: int | None = None  # bytes held at most; None = a third of the cgroup's limit, else of 128 MiB
 
 
