@@ -26,10 +26,12 @@ LOOK_SECONDS = 0.5  # how late the operator hears that a backend became usable o
 
 
 def staying(snapshot: Snapshot, before: Snapshot) -> Snapshot:
-    """The same, listened for where this proxy is looked for: it was run for one mode, and clients come to it until it
-    is ended, though the object has another mode by then.
+    """The same, listened for where a Gateway's proxy is looked for: clients come to it until it is ended, though its
+    object has another mode by then.
+
+    Of the other modes nothing is kept: a replica that lags may have told a Gateway's new proxy of the mode before.
     """
-    if snapshot.mode == before.mode:
+    if before.mode != "Gateway" or snapshot.mode == "Gateway":
         return snapshot
     numbers = {port.name: port.listen for port in before.ports}
     ports = tuple(replace(port, listen=numbers[port.name]) for port in snapshot.ports if port.name in numbers)

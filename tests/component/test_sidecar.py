@@ -375,34 +375,60 @@ async def test_a_proxy_that_others_run_answers_503_too_when_its_object_is_gone(t
     assert answer == (503, "ServiceGone: the BalancedService has been deleted.\n")
 
 
-async def test_a_gateway_listens_where_clients_find_it_until_it_is_ended_though_its_object_is_a_sidecar_now(
-    tmp_path: Path,
-) -> None:
-    operator, port = Operator(), free_port()
+@contextlib.asynccontextmanager
+async def gateway(url: str, tmp_path: Path) -> AsyncIterator[DataPlane]:
     token = tmp_path / "token"
     token.write_text("token")
-    async with backend("one") as one, backend("two") as two, operator.up() as url:
-        plane = DataPlane(ProxySettings(host="127.0.0.1"), Telemetry())
-        following = asyncio.create_task(
-            controlled.follow(plane, Settings(url=url, namespace="store", names=("shop",), token=token))
-        )
-        running = Pod(plane, port, 0)
-        before = snapshot(80, one, mode="Gateway")
-        operator.put(replace(before, address="", ports=tuple(replace(each, listen=port) for each in before.ports)))
-        await running.until(lambda: plane.ready and next(iter(plane.upstreams)).known == 1)
-        operator.put(snapshot(80, two, generation=2))
-        await running.until(lambda: plane.snapshots[KEY][0].generation == 2)
-
-        async with aiohttp.ClientSession() as session:
-            status, said = await _answer(session.get(f"http://127.0.0.1:{port}/"))
-        grace, _ = terms(each for each, _, _ in plane.snapshots.values())
-        addresses = list(plane.addresses)
+    plane = DataPlane(ProxySettings(host="127.0.0.1"), Telemetry())
+    settings = Settings(url=url, namespace="store", names=("shop",), token=token)
+    following = asyncio.create_task(controlled.follow(plane, settings))
+    try:
+        yield plane
+    finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await plane.stop_listening()
         plane.close()
 
-    assert (status, addresses) == (200, [("127.0.0.1", port)])
-    assert isinstance(said, dict)
-    assert said["name"] == "two"
-    assert grace == before.proxy.accept_grace > 0
+
+def at_gateway(port: int, target: int, generation: int = 1) -> Snapshot:
+    found = snapshot(80, target, mode="Gateway", generation=generation)
+    return replace(found, address="", ports=tuple(replace(each, listen=port) for each in found.ports))
+
+
+async def test_a_gateway_listens_where_clients_find_it_until_it_is_ended_though_its_object_is_a_sidecar_now(
+    tmp_path: Path,
+) -> None:
+    operator, port = Operator(), free_port()
+    async with (
+        backend("one") as one,
+        backend("two") as two,
+        operator.up() as url,
+        gateway(url, tmp_path) as plane,
+        aiohttp.ClientSession() as session,
+    ):
+        running = Pod(plane, port, 0)
+        operator.put(at_gateway(port, one))
+        await running.until(lambda: plane.ready and next(iter(plane.upstreams)).known == 1)
+        operator.put(snapshot(80, two, generation=2))
+        await running.until(lambda: plane.snapshots[KEY][0].generation == 2)
+
+        status, said = await _answer(session.get(f"http://127.0.0.1:{port}/"))
+        grace, _ = terms(each for each, _, _ in plane.snapshots.values())
+
+        assert (status, list(plane.addresses)) == (200, [("127.0.0.1", port)])
+        assert isinstance(said, dict)
+        assert said["name"] == "two"
+        assert grace > 0
+
+
+async def test_a_gateway_that_was_first_told_of_the_mode_before_listens_where_it_should_later(tmp_path: Path) -> None:
+    operator, port, before = Operator(), free_port(), free_port(ADDRESS)
+    async with backend("one") as one, operator.up() as url, gateway(url, tmp_path) as plane:
+        running = Pod(plane, port, 0)
+        operator.put(snapshot(before, one))
+        await running.until(lambda: plane.ready)
+        operator.put(at_gateway(port, one, generation=2))
+        await running.until(lambda: plane.snapshots[KEY][0].generation == 2)
+
+        assert list(plane.addresses) == [("127.0.0.1", port)]
