@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def bound(exchange: Exchange) -> Node | None:
-    """The endpoint that the client's affinity cookie names, if it may serve and has a free slot."""
+    """The endpoint that the client's affinity cookie names, if it may serve and has a free slot in the whole pod."""
     token = exchange.head.cookie(exchange.route.cookie_name)
     node = exchange.lane.upstream.bound(token) if token else None
     exchange.binding = node is None
-    return None if node is None or (node.limit and node.inflight >= node.limit) else node
+    return None if node is None or node.crowded() else node
 
 
 def cookie(exchange: Exchange, node: Node) -> bytes:

@@ -96,7 +96,7 @@ class Pod:
         client.fin()
         return status
 
-    async def held(self, count: int) -> list[Wire]:
+    async def held(self, count: int, request: bytes = GET) -> list[Wire]:
         """So many requests that wait for `go`, on a connection each."""
 
         async def hold(_: Wire) -> None:
@@ -106,7 +106,7 @@ class Pod:
             backend.script(recv_head(), hold, send(OK), serve(OK))
         clients = [await self.connect() for _ in range(count)]
         for client in clients:
-            await client.send(GET)
+            await client.send(request)
         return clients
 
     def requests(self, outcome: str = "2xx") -> int:
@@ -238,6 +238,25 @@ async def test_a_limit_is_exceeded_by_one_less_than_the_workers_and_all_are_serv
     assert 4 <= len(pod.backends[0].connections) <= 5
     pod.go.set()
     assert [(await client.response()).status for client in clients] == [200] * 20
+
+
+async def test_requests_that_a_cookie_binds_keep_to_the_pods_limit_of_their_endpoint(pod: Pod) -> None:
+    await pod.open(
+        workers=3, limits=Limits(max_requests_per_endpoint=4), affinity=Affinity(cookie=Cookie(name="bound"))
+    )
+    client = await pod.connect()
+    await client.send(GET)
+    cookie = (await client.response()).get("set-cookie")
+    assert cookie is not None
+    client.fin()
+
+    clients = await pod.held(24, GET[:-2] + f"Cookie: {cookie.partition(';')[0]}\r\n\r\n".encode())
+    await reached(lambda: pod.in_flight >= 4)
+    await asyncio.sleep(0.1)  # several looks of each worker's queue
+
+    assert 4 <= pod.in_flight <= 6  # each worker but one may take one more before it sees the others'
+    pod.go.set()
+    assert [(await client.response()).status for client in clients] == [200] * 24
 
 
 async def test_max_connections_is_the_pods(pod: Pod) -> None:
