@@ -47,7 +47,7 @@ class Lane:
         self.service = f"{snapshot.namespace}/{snapshot.name}"
         self.counts = plane.telemetry.requests(self.service, "")  # of what never reached a backend
         self.queue = Queue(plane.loop, lambda: upstream.full)
-        self.connections = 0  # of clients
+        self.connections = 0  # of clients, those that are refused aside
         self.closing = False  # going away: responses say `Connection: close`
         self.connects = 0  # begun to endpoints
         self.races = 0  # idle connections that an endpoint closed under a request
@@ -60,6 +60,12 @@ class Lane:
         """Client connections in the whole pod."""
         sharing = self.plane.sharing
         return self.connections if sharing is None else sharing.clients(self.upstream.name, self.connections)
+
+    def uncount(self) -> None:
+        """One of the client connections is refused; the other workers hear of it at once."""
+        self.connections -= 1
+        if self.plane.sharing is not None:
+            self.plane.sharing.clients(self.upstream.name, self.connections)
 
     def apply(self, route: Route) -> None:
         """A new snapshot: for the requests that begin from now on."""

@@ -39,8 +39,8 @@ class Front(asyncio.Protocol):
 
     # fmt: off
     __slots__ = (
-        "_closing", "_discarded", "_heading", "_lingering", "_paused", "_pipelined", "_reader", "deadline", "exchange",
-        "full", "lane", "limits", "open", "partial", "peer", "plane", "since", "transport",
+        "_closing", "_counted", "_discarded", "_heading", "_lingering", "_paused", "_pipelined", "_reader", "deadline",
+        "exchange", "full", "lane", "limits", "open", "partial", "peer", "plane", "since", "transport",
     )
     # fmt: on
 
@@ -62,6 +62,7 @@ class Front(asyncio.Protocol):
         self._paused = 0
         self._pipelined = b""
         self._closing = False
+        self._counted = True  # among the lane's clients
         self._lingering = False
         self._discarded = 0
 
@@ -114,13 +115,16 @@ class Front(asyncio.Protocol):
         if self._lingering:
             self._lingering = False
             self.plane.lingering -= 1
-        self.lane.connections -= 1
+        if self._counted:
+            self.lane.connections -= 1
         self.plane.left(self)
 
     def _turn_away(self) -> None:
         """Over `maxConnections`: an answer that can arrive, for as many as may linger; a RST for the rest."""
         plane = self.plane
         plane.telemetry.refused_connections += 1
+        self._counted = False  # while it lingers, its place is for who comes
+        self.lane.uncount()
         if plane.lingering < plane.settings.lingering_connections:
             self._refuse(causes.CONNECTIONS)
         else:
