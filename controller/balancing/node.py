@@ -124,8 +124,8 @@ class Node:
         return self.inflight + self.others
 
     def start(self, now: float) -> None:
-        self.inflight += 1
-        if self.inflight == self.limit and self.gate is not None:
+        self.inflight = inflight = self.inflight + 1
+        if inflight == self.limit and self.gate is not None:
             self.gate.filled(self)
         for total in self.totals:
             total.inflight += 1
@@ -136,10 +136,11 @@ class Node:
 
     def finish(self, now: float, kind: Kind, seconds: float | None = None) -> None:
         """Release the attempt. With `seconds` no head came (or it failed after the head): `kind` is learnt, too."""
-        self.inflight -= 1
+        inflight = self.inflight
+        self.inflight = inflight - 1
         for total in self.totals:
             total.inflight -= 1
-        if self.inflight + 1 == self.limit and self.gate is not None:
+        if inflight == self.limit and self.gate is not None:
             self.gate.freed(self)
         if seconds is not None:
             for observe in self.observers:

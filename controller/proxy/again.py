@@ -32,7 +32,7 @@ def try_again(exchange: Exchange, node: Node, condition: RetryCondition | None) 
         or (now := monotonic()) >= exchange.until
     ):
         return False
-    exchange.tried.append(node)
+    exchange.tried = (*exchange.tried, node)
     exchange.binding = True  # whoever serves it now is the one to come back to
     try:
         following = exchange.lane.pick(exchange)

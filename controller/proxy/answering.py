@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from controller.proxy import again, causes, endings, sticky
-from controller.proxy.codec import Body, Complete, Refused, ResponseHead
+from controller.proxy.codec import Body, Complete, Refused, ResponseHead, ResponseReader
 from controller.proxy.tunnel import Tunnel
 
 if TYPE_CHECKING:
@@ -35,22 +35,27 @@ def inform(exchange: Exchange, head: ResponseHead) -> None:
     exchange.front.write(head.forward(False, exchange.request_id, exchange.plane.date))
 
 
-def answered_plainly(exchange: Exchange, attempt: Attempt, head: ResponseHead, status: int, now: float) -> None:
-    """The usual answer is here, `head.plain`: what `answered` comes to then, in one write and without questions."""
-    route, front, lane, upload = exchange.route, exchange.front, exchange.lane, exchange.upload
-    if status in route.retry_statuses or lane.closing or (upload is not None and not upload.ended):
-        answered(exchange, attempt, head, status, now)
-        return
-    extra = _extra(exchange, attempt) if route.affinity is not None or exchange.decision is not None else b""
-    exchange.response = head
+def usual(exchange: Exchange) -> bool:
+    """Whether a plain answer goes to the client with nothing to decide, and nothing added that not all answers get."""
+    upload = exchange.upload
+    return (
+        exchange.route.plain
+        and exchange.decision is None
+        and not exchange.lane.closing
+        and (upload is None or upload.ended)
+    )
+
+
+def answered_plainly(exchange: Exchange, attempt: Attempt, reader: ResponseReader, out: bytes, now: float) -> None:
+    """A plain answer is here, and `out` is what the client gets: what `answered` comes to then, in one go."""
+    front, status = exchange.front, reader.status
     exchange.headed = now
-    if route.access_log:  # nobody else asks
-        exchange.sent = head.length
-    out = head.whole(exchange.request_id, lane.plane.date, extra)
+    if exchange.route.access_log:  # nobody else asks
+        exchange.sent = reader.length
+    attempt.complete(now, True)
+    exchange.end(CLASSES[status // 100], now, status)
     if front.open:  # as `front.write`, without its call; arguments by place, since by name one costs 30 ns
         front.transport.write(out)
-    attempt.complete(now, True)
-    exchange.end(CLASSES[status // 100], now)
     front.served(now, False, False)
 
 

@@ -112,18 +112,23 @@ class Attempt:
             answering.relay(exchange, data)
             return
         assert connection is not None
+        reader, request = connection.reader, exchange.head
+        usual = answering.usual(exchange)
         while data:
-            head = connection.reader.feed(data, exchange.head)
+            if usual:
+                head = reader.read(data, request, exchange.request_id, exchange.front.plane.date)
+            else:
+                head = reader.feed(data, request)
+            if type(head) is bytes:
+                now = monotonic()
+                if self._timers:
+                    self._disarm()
+                self.kind = OK
+                self.node.answered(now, OK, now - self.began)
+                answering.answered_plainly(exchange, self, reader, head, now)
+                return
             if type(head) is ResponseHead:
                 status = head.status
-                if head.plain:
-                    now = monotonic()
-                    if self._timers:
-                        self._disarm()
-                    self.kind = OK
-                    self.node.answered(now, OK, now - self.began)
-                    answering.answered_plainly(exchange, self, head, status, now)
-                    return
                 if status >= 200 or status == 101:
                     self._answered(head, status)
                     return

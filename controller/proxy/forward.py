@@ -10,6 +10,7 @@ so that half an answer never looks whole.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -42,14 +43,14 @@ class Exchange(PickRequest):
     )
     # fmt: on
 
-    tried: list[Node]
+    tried: Sequence[Node]
 
     def __init__(self, front: Front, head: RequestHead) -> None:
         lane = front.lane
         route = lane.route
         self.now = now = monotonic()
         self.key = None
-        self.tried = []
+        self.tried = ()
         self.front = front
         self.lane = lane
         self.route = route  # the settings of this moment: a later snapshot is for later requests

@@ -30,6 +30,7 @@ class Route:
         "limits",
         "longest",
         "none",
+        "plain",
         "retries",
         "retry_statuses",
         "tcp",
@@ -60,6 +61,7 @@ class Route:
         self.address_key = compile_address_key(snapshot.algorithm, pod_address)
         self.affinity: Cookie | None = snapshot.affinity.cookie if snapshot.affinity else None
         self.cookie_name = self.affinity.name.encode() if self.affinity else b""
+        self.plain = not self.retry_statuses and self.affinity is None  # nothing to do about a plain answer
         self.access_log = proxy.access_log == "JSON"
         self.debug_key = proxy.debug_key.encode() if proxy.debug_key else None
         self.drain = proxy.drain

@@ -144,18 +144,11 @@ class ResponseHead:
         says: the caller has to know."""
     def take_rest(self) -> bytes:
         """As `RequestHead.take_rest`."""
-    @property
-    def plain(self) -> bool:
-        """The usual answer, by one question: 200–499 but 429, what follows is its whole body, `keep_alive`, no
-        `keep_alive_timeout`, the client's connection stays."""
     def field(self, name: bytes) -> bytes | None: ...
     def forward(self, close: bool, request_id: bytes, date: bytes, extra: bytes = b"") -> bytes:
         """The head as it goes to the client, with its blank line. It says `Connection: close` if `close`, or if the
         request asked for it, or if the response ends by the close. `extra`: complete lines, each with its CRLF.
         Interim (1xx) heads get none of the four. ValueError: arguments that would split the head."""
-    def whole(self, request_id: bytes, date: bytes, extra: bytes = b"") -> bytes:
-        """Of a plain answer, once: as `forward` without `close`, and its body behind it. ValueError: it isn't plain,
-        or as there."""
 
 @final
 class ResponseReader:
@@ -163,6 +156,18 @@ class ResponseReader:
 
     def __init__(self, limits: Limits) -> None: ...
     def feed(self, data: bytes, request: RequestHead) -> ResponseHead | Refused | None: ...
+    def read(
+        self, data: bytes, request: RequestHead, request_id: bytes, date: bytes
+    ) -> bytes | ResponseHead | Refused | None:
+        """As `feed`, but of a plain answer all that the client gets: the head as `ResponseHead.forward` writes it, and
+        the body. Plain is the usual one: 200–499 but 429, what follows the head is its whole body, `keep_alive`, the
+        client's connection stays, no `keep_alive_timeout`. ValueError as there."""
+    @property
+    def status(self) -> int:
+        """Of the latest plain answer that `read` gave."""
+    @property
+    def length(self) -> int:
+        """Its body's bytes."""
     @property
     def started(self) -> bool: ...
 

@@ -7,26 +7,78 @@ use pyo3::types::PyBytes;
 use heads::Answering;
 
 use crate::requests::{check_line, length, RequestHead};
-use crate::{or_absent, Limits, OrRefused, Rest};
+use crate::{or_absent, Limits, OrRefused, Refused, Rest};
 
 #[pyclass(module = "controller.proxy.codec")]
-pub struct ResponseReader(heads::ResponseReader);
+pub struct ResponseReader {
+    reader: heads::ResponseReader,
+    /// Of the latest plain answer: its status, and the bytes of its body.
+    status: u16,
+    length: usize,
+}
+
+/// What was read.
+#[derive(IntoPyObject)]
+enum Read {
+    Plain(Py<PyBytes>),
+    Head(Option<ResponseHead>),
+    Refused(Refused),
+}
 
 #[pymethods]
 impl ResponseReader {
     #[new]
     fn new(limits: &Limits) -> Self {
-        ResponseReader(heads::ResponseReader::new(limits.0))
+        ResponseReader { reader: heads::ResponseReader::new(limits.0), status: 0, length: 0 }
     }
 
     fn feed(&mut self, data: &Bound<'_, PyBytes>, request: &RequestHead) -> OrRefused<Option<ResponseHead>> {
-        let fed = self.0.feed(data.as_bytes(), &request.head);
+        let fed = self.reader.feed(data.as_bytes(), &request.head);
         OrRefused::of(fed.map(|fed| fed.map(|(head, end)| ResponseHead { head, rest: Rest::new(data, end) })))
+    }
+
+    /// One call for what most answers have in common: each object and question between costs Python 30 ns and more.
+    fn read(
+        &mut self,
+        data: &Bound<'_, PyBytes>,
+        request: &RequestHead,
+        request_id: &[u8],
+        date: &[u8],
+    ) -> PyResult<Read> {
+        let bytes = data.as_bytes();
+        let (head, end) = match self.reader.feed(bytes, &request.head) {
+            Ok(Some(fed)) => fed,
+            Ok(None) => return Ok(Read::Head(None)),
+            Err(refusal) => return Ok(Read::Refused(Refused(refusal))),
+        };
+        let body = &bytes[end..];
+        if !head.is_plain(body.len()) {
+            return Ok(Read::Head(Some(ResponseHead { head, rest: Rest::new(data, end) })));
+        }
+        (self.status, self.length) = (head.status, body.len());
+        let head = head.forward(&checked(false, request_id, date, b"")?);
+        let whole = PyBytes::new_with(data.py(), head.len() + body.len(), |out| {
+            let (front, back) = out.split_at_mut(head.len());
+            front.copy_from_slice(&head);
+            back.copy_from_slice(body);
+            Ok(())
+        })?;
+        Ok(Read::Plain(whole.unbind()))
+    }
+
+    #[getter]
+    fn status(&self) -> u16 {
+        self.status
+    }
+
+    #[getter]
+    fn length(&self) -> usize {
+        self.length
     }
 
     #[getter]
     fn started(&self) -> bool {
-        self.0.started()
+        self.reader.started()
     }
 }
 
@@ -82,12 +134,6 @@ impl ResponseHead {
         self.rest.take(py)
     }
 
-    /// One question for what most answers have in common: each costs Python 30 ns and more.
-    #[getter]
-    fn plain(&self) -> bool {
-        self.head.is_plain(self.rest.size)
-    }
-
     fn field<'py>(&self, py: Python<'py>, name: &[u8]) -> Option<Bound<'py, PyBytes>> {
         self.head.field(name).map(|value| PyBytes::new(py, value))
     }
@@ -103,27 +149,6 @@ impl ResponseHead {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let answering = checked(close, request_id, date, extra)?;
         Ok(PyBytes::new(py, &self.head.forward(&answering)))
-    }
-
-    #[pyo3(signature = (request_id, date, extra=b"" as &[u8]))]
-    fn whole<'py>(
-        &self,
-        py: Python<'py>,
-        request_id: &[u8],
-        date: &[u8],
-        extra: &[u8],
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let rest = self.rest.take(py);
-        if !self.head.is_plain(rest.as_bytes().len()) {
-            return Err(PyValueError::new_err("not plain, or its rest is taken"));
-        }
-        let head = self.head.forward(&checked(false, request_id, date, extra)?);
-        PyBytes::new_with(py, head.len() + rest.as_bytes().len(), |out| {
-            let (front, back) = out.split_at_mut(head.len());
-            front.copy_from_slice(&head);
-            back.copy_from_slice(rest.as_bytes());
-            Ok(())
-        })
     }
 
     fn __repr__(&self) -> String {
