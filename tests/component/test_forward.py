@@ -6,11 +6,14 @@ import asyncio
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from controller.balancing.node import Kind
 from controller.model.service import Limits, Timeouts
 from tests.component.rig import (
+    LIMIT,
     OK,
+    SETTINGS,
     Rig,
     half_close,
     recv,
@@ -407,6 +410,26 @@ async def test_a_connection_over_the_limit_gets_an_answer_that_arrives(rig: Rig)
     assert (response.status, response.get("retry-after")) == (503, "1")
     assert (await second.to_end())[0] == "FIN"
     assert rig.telemetry.refused_connections == 1
+
+
+async def test_refused_connections_that_linger_leave_their_place_to_who_comes(rig: Rig) -> None:
+    await rig.open(replace(SETTINGS, lingering=LIMIT), limits=Limits(max_connections=2))
+    served = [await rig.connect() for _ in range(2)]
+    for client in served:
+        await client.send(GET)
+        await client.response()
+    refused = [await rig.connect() for _ in range(2)]
+    assert [(await client.response()).status for client in refused] == [503, 503]
+    for client in served:
+        client.fin()
+    await rig.reached(lambda: len(rig.plane.fronts) == 2)
+
+    assert rig.plane.lingering == 2
+    assert (await rig.ask()).status == 200
+    for client in refused:
+        client.fin()
+    await rig.reached(lambda: not rig.plane.fronts)
+    assert rig.lane.connections == 0
 
 
 async def test_an_idle_connection_is_closed_silently(rig: Rig) -> None:

@@ -20,6 +20,7 @@ from controller.proxy.fleet import Fleet
 from controller.proxy.hosting import PortInUse
 from controller.proxy.sharing import OTHERS_AGE, SharedNode
 from controller.proxy.upstream import COALESCED
+from controller.settings import ProxySettings
 from controller.telemetry import Telemetry
 from tests.component.rig import OK, SETTINGS, Backend, Rig, RigPolicy, Wire, fin, recv_head, send, serve
 from tests.component.test_proxy_command import FILE, LIMIT, Proxy, Server, backends, fetch, free_port, start, until
@@ -39,12 +40,12 @@ class Pod:
         self.clients: list[Wire] = []
         self.go = asyncio.Event()  # lets answers go that a test holds back
 
-    async def open(self, count: int = 1, workers: int = 2, **fields: Any) -> None:
+    async def open(self, count: int = 1, workers: int = 2, settings: ProxySettings = SETTINGS, **fields: Any) -> None:
         for number in range(count):
             backend = Backend(f"b{number}")
             await backend.start()
             self.backends.append(backend)
-        self.fleet = Fleet(replace(SETTINGS, workers=workers), Telemetry())
+        self.fleet = Fleet(replace(settings, workers=workers), Telemetry())
         self.running = asyncio.create_task(self.fleet.run(), name="workers")
         await self.apply(**fields)
         await self.serving(workers)
@@ -272,6 +273,24 @@ async def test_max_connections_is_the_pods(pod: Pod) -> None:
         await client.response()
         client.fin()
     await reached(lambda: pod.connected == 0)
+    assert await pod.ask() == 200
+
+
+async def test_refused_connections_that_linger_take_no_place_in_any_worker(pod: Pod) -> None:
+    await pod.open(settings=replace(SETTINGS, lingering=2 * SLOW), limits=Limits(max_connections=2))
+    clients = await pod.held(2)
+    await reached(lambda: pod.connected == 2)
+    refused = [await pod.connect() for _ in range(8)]
+    for client in refused:
+        await client.send(GET)
+    assert [(await client.response()).status for client in refused] == [503] * 8
+    pod.go.set()
+
+    for client in clients:
+        await client.response()
+        client.fin()
+    await reached(lambda: pod.connected == 0)  # sooner than they are given up
+
     assert await pod.ask() == 200
 
 
