@@ -5,7 +5,8 @@
 FOLDER holds `ca.crt`, a token `sidecar-N` for each, and `hosts`, by which the name in URL is found: here, and nowhere
 else, it lies over /etc/hosts. They come in stages, so that a machine with few cores is not all handshakes. Says
 "connected SECONDS" once each has a snapshot of each name; then, for each change that all of them have, a line of JSON:
-[an address of it that no earlier snapshot had, [monotonic time at each]]. It ends with its standard input.
+[an address of it that no earlier snapshot had, [monotonic time at each]]. Then they acknowledge it, since sidecars are
+on many machines, where one that has its news does not keep the next from it. It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Fleet:
         self._coming = asyncio.Semaphore(STAGE)
         self._complete = 0
         self._begun = time.monotonic()
-        self._arrived: dict[str, list[float]] = {}
+        self._arrived: list[float] = []
+        self._held: list[tuple[Client, Update]] = []
 
     async def run(self) -> None:
         tasks = [asyncio.create_task(self._follow(number)) for number in range(self._count)]
@@ -50,19 +52,21 @@ class Fleet:
             ca=self._folder / "ca.crt",
         )
         client = Client(settings, time.monotonic, Random(number), lambda _: {})
-        missing = set(self._names)
+        missing, complete = set(self._names), False
         await self._coming.acquire()
         async for event in client.events():
             if not isinstance(event, Update):
                 continue
             at = time.monotonic()
-            client.ack(event.snapshot.name, event.version)
-            if missing:
+            news = [each for each in addresses(event) if each.startswith("198.18.")]
+            if missing or not news:
+                client.ack(event.snapshot.name, event.version)
                 missing.discard(event.snapshot.name)
-                if not missing:
+                if not missing and not complete:
+                    complete = True
                     self._came()
             else:
-                self._note(at, event)
+                self._note(at, client, event, news[0])
 
     def _came(self) -> None:
         self._coming.release()
@@ -70,13 +74,18 @@ class Fleet:
         if self._complete == self._count:
             print(f"connected {time.monotonic() - self._begun:.1f}", flush=True)
 
-    def _note(self, at: float, update: Update) -> None:
-        for endpoint in update.snapshot.ports[0].backends[0].endpoints:
-            if endpoint.address.startswith("198.18."):
-                arrived = self._arrived.setdefault(endpoint.address, [])
-                arrived.append(at)
-                if len(arrived) == self._count:
-                    print(json.dumps([endpoint.address, arrived]), flush=True)
+    def _note(self, at: float, client: Client, update: Update, address: str) -> None:
+        self._arrived.append(at)
+        self._held.append((client, update))
+        if len(self._held) == self._count:
+            print(json.dumps([address, self._arrived]), flush=True)
+            held, self._held, self._arrived = self._held, [], []
+            for each, told in held:
+                each.ack(told.snapshot.name, told.version)
+
+
+def addresses(update: Update) -> list[str]:
+    return [each.address for each in update.snapshot.ports[0].backends[0].endpoints]
 
 
 def command(folder: Path, url: str, namespace: str, count: int, names: list[str]) -> list[str]:
