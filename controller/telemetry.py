@@ -1,4 +1,4 @@
-"""Every metric, declared once; and the format of logs.
+"""Every metric, declared once.
 
 The hot path adds to plain integers; a collector turns them into Prometheus samples when somebody asks. Labels are
 bounded: services, backends and fixed words, never a path, an address or a pod.
@@ -6,8 +6,6 @@ bounded: services, backends and fixed words, never a path, an address or a pod.
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,15 +39,23 @@ class Requests:
         self.seconds += seconds
 
 
+class PoolCounts:
+    """What the pools of one service have made, over all its ports, those that are gone included."""
+
+    __slots__ = ("connects", "races")
+
+    def __init__(self) -> None:
+        self.connects = 0  # begun to endpoints
+        self.races = 0  # idle connections that an endpoint closed under a request
+
+
 class Gauges(msgspec.Struct, kw_only=True):
-    """What one service looks like at the moment of a scrape."""
+    """What one service looks like at the moment of a scrape: nothing that only grows."""
 
     in_flight: int = 0
     waiting: int = 0
     clients: int = 0
     idle: int = 0
-    connects: int = 0
-    races: int = 0
     usable: int = 0
     known: int = 0
     version: str = ""
@@ -76,6 +82,7 @@ class Telemetry:
         # connected, and seconds since the operator said anything; None without an operator
         self.control: Callable[[], tuple[bool, float]] | None = None
         self._requests: dict[tuple[str, str], Requests] = {}
+        self._pools: dict[str, PoolCounts] = {}
 
     def ejected(self, service: str, cause: str) -> None:
         self.ejections[service, cause] = self.ejections.get((service, cause), 0) + 1
@@ -86,6 +93,13 @@ class Telemetry:
 
     def requests(self, service: str, backend: str) -> Requests:
         return self._requests.setdefault((service, backend), Requests())
+
+    def pools(self, service: str) -> PoolCounts:
+        return self._pools.setdefault(service, PoolCounts())
+
+    @property
+    def by_service(self) -> Mapping[str, PoolCounts]:
+        return self._pools
 
     @property
     def by_backend(self) -> Mapping[tuple[str, str], Requests]:
@@ -110,6 +124,7 @@ class _Samples(Collector):
         gauges = telemetry.gauges()  # first: they bring the counters of what is still open up to date
         yield from _of_requests(telemetry)
         yield from _of_services(gauges)
+        yield from _of_pools(telemetry)
         for name, text, label, counts in (
             ("retries", "Retries made, and why.", "cause", telemetry.retries),
             ("ejections", "Endpoints ejected as outliers, and why.", "cause", telemetry.ejections),
@@ -169,27 +184,37 @@ def _of_requests(telemetry: Telemetry) -> Iterator[Metric]:
     yield carried
 
 
+def _of_pools(telemetry: Telemetry) -> Iterator[Metric]:
+    connects = CounterMetricFamily("steelyard_pool_connects", "Connections begun to endpoints.", labels=("service",))
+    text = "Idle connections that an endpoint closed under a request."
+    races = CounterMetricFamily("steelyard_pool_races", text, labels=("service",))
+    for service, counts in telemetry.by_service.items():
+        connects.add_metric((service,), counts.connects)
+        races.add_metric((service,), counts.races)
+    yield connects
+    yield races
+
+
 def _of_services(gauges: Mapping[str, Gauges]) -> Iterator[Metric]:
     now = time.time()
-    for field, kind, name, text in (
-        ("in_flight", GaugeMetricFamily, "requests_in_flight", "Requests on an endpoint now."),
-        ("waiting", GaugeMetricFamily, "queue_length", "Requests waiting for a free slot."),
-        ("clients", GaugeMetricFamily, "client_connections", "Open connections of clients."),
-        ("idle", GaugeMetricFamily, "pool_idle_connections", "Idle connections to endpoints."),
-        ("connects", CounterMetricFamily, "pool_connects", "Connections begun to endpoints."),
-        ("races", CounterMetricFamily, "pool_races", "Idle connections that an endpoint closed under a request."),
-        ("usable", GaugeMetricFamily, "endpoints_usable", "Endpoints that may be picked."),
-        ("known", GaugeMetricFamily, "endpoints_known", "Endpoints that are listed."),
+    for field, name, text in (
+        ("in_flight", "requests_in_flight", "Requests on an endpoint now."),
+        ("waiting", "queue_length", "Requests waiting for a free slot."),
+        ("clients", "client_connections", "Open connections of clients."),
+        ("idle", "pool_idle_connections", "Idle connections to endpoints."),
+        ("usable", "endpoints_usable", "Endpoints that may be picked."),
+        ("known", "endpoints_known", "Endpoints that are listed."),
     ):
-        family = kind(f"steelyard_{name}", text, labels=("service",))
+        family = GaugeMetricFamily(f"steelyard_{name}", text, labels=("service",))
         for service, values in gauges.items():
             family.add_metric((service,), getattr(values, field))
         yield family
     age = GaugeMetricFamily("steelyard_config_age_seconds", "Since the configuration came.", labels=("service",))
     info = GaugeMetricFamily("steelyard_config_info", "The version in force.", labels=("service", "version"))
     for service, values in gauges.items():
-        age.add_metric((service,), max(0.0, now - values.applied))
-        info.add_metric((service, values.version), 1)
+        if values.version:  # else it is gone, and its last requests have their drain
+            age.add_metric((service,), max(0.0, now - values.applied))
+            info.add_metric((service, values.version), 1)
     yield age
     yield info
 
@@ -267,30 +292,3 @@ class _OperatorSamples(Collector):
         for outcome, count in now.admissions.items():
             admissions.add_metric((outcome,), count)
         yield admissions
-
-
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: the constant message, and the fields beside it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        line: dict[str, object] = {
-            "time": round(record.created, 3),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **fields,
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
-
-
-def configure_logging(level: str = "INFO") -> None:
-    """JSON lines on stderr, for the whole process."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -177,8 +177,8 @@ def controller(watch: tuple[str, ...], **rest: Any) -> None:
 
     from controller.admin import AdminError
     from controller.control_plane import run
+    from controller.log_format import configure_logging
     from controller.settings import OperatorSettings
-    from controller.telemetry import configure_logging
 
     configure_logging()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -175,12 +175,12 @@ def proxy(
     from controller import beside, controlled, standalone
     from controller.admin import AdminError
     from controller.discovery.client import Settings
+    from controller.log_format import configure_logging
     from controller.proxy.hosting import PortInUse
     from controller.proxy.plane import DataPlane, Plane
     from controller.proxy.process import run
     from controller.proxy.sidecar import Sidecar
     from controller.settings import ProxySettings
-    from controller.telemetry import configure_logging
 
     if (path is None) == (url is None):
         raise click.UsageError("give --file FILE, or --control URL to follow an operator; exactly one of them")

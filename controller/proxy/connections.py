@@ -186,7 +186,7 @@ class Pool:
 
     async def connect(self) -> UpstreamConnection:
         """A new connection. Raises OSError."""
-        self.lane.connects += 1
+        self.lane.made.connects += 1
         _, connection = await self.plane.loop.create_connection(self._make, self.address, self.port)
         return connection
 
@@ -220,7 +220,7 @@ class Pool:
 
     def raced(self) -> None:
         """A reused connection ended before a response byte: the endpoint closes sooner than it says."""
-        self.lane.races += 1
+        self.lane.made.races += 1
         self._keep = max(SHORTEST_KEEP, self._keep / 2)
 
     def forget(self, connection: UpstreamConnection) -> None:

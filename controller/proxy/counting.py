@@ -23,9 +23,10 @@ def report(plane: DataPlane) -> Report:
             for labels, each in telemetry.by_backend.items()
         ),
         services=tuple(
-            ServiceGauges(name, each.in_flight, each.waiting, each.clients, each.idle, each.connects, each.races)
+            ServiceGauges(name, each.in_flight, each.waiting, each.clients, each.idle)
             for name, each in services.items()
         ),
+        pools=tuple((name, each.connects, each.races) for name, each in telemetry.by_service.items()),
         retries=tuple((*labels, count) for labels, count in telemetry.retries.items()),
         refused_connections=telemetry.refused_connections,
         drain_cut=telemetry.drain_cut,
@@ -40,10 +41,9 @@ def report(plane: DataPlane) -> Report:
 
 def remains(of: Report) -> Report:
     """What stays when its worker has died: the counters, none of the gauges."""
-    services = (ServiceGauges(each.service, 0, 0, 0, 0, each.connects, each.races) for each in of.services)
     return Report(
         requests=of.requests,
-        services=tuple(services),
+        pools=of.pools,
         retries=of.retries,
         refused_connections=of.refused_connections,
         drain_cut=of.drain_cut,
@@ -59,15 +59,19 @@ def total(reports: Iterable[Report]) -> Report:
     reports = tuple(reports)
     requests: dict[tuple[str, str], Counts] = {}
     services: dict[str, ServiceGauges] = {}
+    made: dict[str, tuple[int, int]] = {}
     retries: dict[tuple[str, str], int] = {}
     idle: dict[str, dict[str, int]] = {}
     for each in reports:
         for counts in each.requests:
             _add_counts(requests, counts)
         for gauges in each.services:
-            known = services.setdefault(gauges.service, ServiceGauges(gauges.service, 0, 0, 0, 0, 0, 0))
+            known = services.setdefault(gauges.service, ServiceGauges(gauges.service, 0, 0, 0, 0))
             for field in ServiceGauges.__struct_fields__[1:]:
                 setattr(known, field, getattr(known, field) + getattr(gauges, field))
+        for service, connects, races in each.pools:
+            before = made.get(service, (0, 0))
+            made[service] = (before[0] + connects, before[1] + races)
         for service, cause, count in each.retries:
             retries[service, cause] = retries.get((service, cause), 0) + count
         for upstream, pools in each.idle.items():
@@ -77,6 +81,7 @@ def total(reports: Iterable[Report]) -> Report:
     return Report(
         requests=tuple(requests.values()),
         services=tuple(services.values()),
+        pools=tuple((service, *counts) for service, counts in made.items()),
         retries=tuple((*labels, count) for labels, count in retries.items()),
         refused_connections=sum(each.refused_connections for each in reports),
         drain_cut=sum(each.drain_cut for each in reports),
@@ -111,6 +116,9 @@ def show(of: Report, telemetry: Telemetry) -> None:
         shown = telemetry.requests(counts.service, counts.backend)
         shown.outcomes, shown.buckets, shown.seconds = counts.outcomes, counts.buckets, counts.seconds
         shown.received, shown.sent = counts.received, counts.sent
+    for service, connects, races in of.pools:
+        pools = telemetry.pools(service)
+        pools.connects, pools.races = connects, races
     telemetry.retries = {(service, cause): count for service, cause, count in of.retries}
     telemetry.refused_connections = of.refused_connections
     telemetry.drain_cut = of.drain_cut
@@ -124,12 +132,5 @@ def gauges(of: Report) -> Iterator[tuple[str, Gauges]]:
     for each in of.services:
         yield (
             each.service,
-            Gauges(
-                in_flight=each.in_flight,
-                waiting=each.waiting,
-                clients=each.clients,
-                idle=each.idle,
-                connects=each.connects,
-                races=each.races,
-            ),
+            Gauges(in_flight=each.in_flight, waiting=each.waiting, clients=each.clients, idle=each.idle),
         )

@@ -28,12 +28,11 @@ class Lane:
         "_clocks",
         "closing",
         "connections",
-        "connects",
         "counts",
         "held",
+        "made",
         "plane",
         "queue",
-        "races",
         "route",
         "service",
         "upstream",
@@ -49,8 +48,7 @@ class Lane:
         self.queue = Queue(plane.loop, lambda: upstream.full)
         self.connections = 0  # of clients, those that are refused aside
         self.closing = False  # going away: responses say `Connection: close`
-        self.connects = 0  # begun to endpoints
-        self.races = 0  # idle connections that an endpoint closed under a request
+        self.made = plane.telemetry.pools(self.service)
         self.held: dict[Node, Pool] = {}  # the pools that there are; `pool` makes one
         self._clocks: dict[Node, asyncio.TimerHandle] = {}
         upstream.on_free = self.queue.wake
@@ -126,6 +124,13 @@ class Lane:
             pool.close()
         for clock in self._clocks.values():
             clock.cancel()
+
+    def leave(self) -> None:
+        """Its port is gone: idle clients go at once, and what is in flight goes on."""
+        self.closing = True
+        for front in tuple(self.plane.fronts):
+            if front.lane is self:
+                front.close_idle()
 
     def retried(self, condition: RetryCondition | None) -> None:
         retries = self.plane.telemetry.retries

@@ -103,15 +103,13 @@ class Counts(msgspec.Struct, array_like=True):
 
 
 class ServiceGauges(msgspec.Struct, array_like=True):
-    """What a worker holds of one service: numbers of now, then the two that only grow."""
+    """What a worker holds of one service now."""
 
     service: str
     in_flight: int
     waiting: int
     clients: int
     idle: int
-    connects: int
-    races: int
 
 
 class Report(Message, frozen=True):
@@ -119,6 +117,7 @@ class Report(Message, frozen=True):
 
     requests: tuple[Counts, ...] = ()
     services: tuple[ServiceGauges, ...] = ()
+    pools: tuple[tuple[str, int, int], ...] = ()  # service, connects, races
     retries: tuple[tuple[str, str, int], ...] = ()
     refused_connections: int = 0
     drain_cut: int = 0

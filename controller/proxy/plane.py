@@ -18,18 +18,18 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from controller.balancing.locality import Place
-from controller.balancing.node import Node
 from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.access_log import AccessLog
 from controller.proxy.codec import Identifiers, Limits
 from controller.proxy.edge import guarded
 from controller.proxy.hosting import Address, Bind, Host, address_of, bind
 from controller.proxy.lane import Lane
+from controller.proxy.lanes import Lanes
 from controller.proxy.listener import Front
 from controller.proxy.memory import Memory, budget
 from controller.proxy.route import Route
 from controller.proxy.seat import Seat
-from controller.proxy.sharing import Sharing
+from controller.proxy.sharing import Carrying
 from controller.proxy.shedding import shed
 from controller.proxy.splicing import Pipes
 from controller.proxy.tcp import TcpFront
@@ -48,7 +48,7 @@ class Part(NamedTuple):
     """What a worker is given by its parent, and a lone process does without."""
 
     worker: int
-    sharing: Sharing
+    sharing: Carrying
     bind: Bind
 
 
@@ -112,12 +112,10 @@ class DataPlane:
         self.date = b""
         self.snapshots: dict[Key, tuple[Snapshot, str, float]] = {}  # with version, and when it was applied
         self.pending: set[Key] = set()  # without these there is no readiness
-        self.upstreams = Upstreams(seat, LoopTimers(), self._gone, self._returned, sharing)
+        self._lanes = Lanes(sharing)
+        self.upstreams = Upstreams(seat, LoopTimers(), self._lanes.gone, self._lanes.returned, sharing)
         self.upstreams.on_ejected = lambda upstream, cause: telemetry.ejected(upstream.service, cause)
         self.upstreams.on_verdict = lambda upstream, healthy: telemetry.judged(upstream.service, healthy=healthy)
-        self._lanes: dict[tuple[Key, str], Lane] = {}
-        self._leaving: set[Lane] = set()  # their port is gone; what is in flight goes on
-        self._by_upstream: dict[Upstream, Lane] = {}
         self._host = Host(settings, part.bind if part is not None else bind)
         self._empty = asyncio.Event()
         self.identifiers = Identifiers(secrets.token_hex(6).encode())  # of requests: a UUID each would cost 2 µs
@@ -147,12 +145,9 @@ class DataPlane:
             )
         self.telemetry.config_applied += 1
         self.snapshots[snapshot.key] = (snapshot, version, time.time())
-        names = {port.name for port in snapshot.ports}
-        for port in snapshot.ports:
-            self._lane(snapshot, port)
-        await self._host.serve(snapshot.key, {a: self._lanes[snapshot.key, port.name] for a, port in addresses.items()})
-        for key, name in [key for key in self._lanes if key[0] == snapshot.key and key[1] not in names]:
-            self._leave(self._lanes.pop((key, name)))
+        lanes = {port.name: self._lane(snapshot, port) for port in snapshot.ports}
+        await self._host.serve(snapshot.key, {address: lanes[port.name] for address, port in addresses.items()})
+        self._lanes.retire(snapshot.key, lanes)
         return True
 
     async def forget(self, key: Key) -> None:
@@ -160,41 +155,27 @@ class DataPlane:
         await self._host.serve(key, {})
         self.upstreams.forget(key)
         self.snapshots.pop(key, None)
-        for name in [name for owner, name in self._lanes if owner == key]:
-            self._leave(self._lanes.pop((key, name)))
+        self._lanes.retire(key)
 
-    def _lane(self, snapshot: Snapshot, port: SnapshotPort) -> None:
+    def _lane(self, snapshot: Snapshot, port: SnapshotPort) -> Lane:
         route = Route(snapshot, port, self.settings)
-        lane = self._lanes.get((snapshot.key, port.name))
+        lane = self._lanes.find(snapshot.key, port.name)
         if lane is not None:
             lane.apply(route)
-            return
+            return lane
         upstream = self.upstreams.get(snapshot.key, port.name)
         assert upstream is not None
-        lane = self._lanes[snapshot.key, port.name] = self._by_upstream[upstream] = Lane(self, upstream, route)
+        lane = Lane(self, upstream, route)
         lane.closing = self._closing
-
-    def _leave(self, lane: Lane) -> None:
-        lane.closing = True
-        self._leaving.add(lane)
-        for front in tuple(self.fronts):
-            if front.lane is lane:
-                front.close_idle()
-
-    def _gone(self, upstream: Upstream, node: Node) -> None:
-        if upstream in self._by_upstream:
-            self._by_upstream[upstream].gone(node)
-
-    def _returned(self, upstream: Upstream, node: Node) -> None:
-        if upstream in self._by_upstream:
-            self._by_upstream[upstream].returned(node)
+        self._lanes.add(snapshot.key, port.name, lane)
+        return lane
 
     # What is known.
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
         """Those in force, and those whose work isn't done."""
-        return (*self._lanes.values(), *self._leaving)
+        return tuple(self._lanes)
 
     @property
     def addresses(self) -> Mapping[Address, Lane]:
@@ -224,8 +205,6 @@ class DataPlane:
             gauges.waiting += len(lane.queue)
             gauges.clients += lane.connections
             gauges.idle += sum(pool.idle for pool in lane.pools)
-            gauges.connects += lane.connects
-            gauges.races += lane.races
             gauges.usable += upstream.usable
             gauges.known += upstream.known
         for (namespace, name), (_, version, applied) in self.snapshots.items():
@@ -249,9 +228,7 @@ class DataPlane:
             self._swept = now
             for front in tuple(self.fronts):
                 guarded(front, front.look)
-            for lane in self.lanes:
-                for pool in lane.pools:
-                    pool.sweep(now)
+            self._lanes.sweep(now)
         self.access_log.flush()
 
     # The end; `drain` calls these in order.
@@ -278,11 +255,7 @@ class DataPlane:
         self.fronts.discard(front)
         if not self.fronts:
             self._empty.set()
-        lane = front.lane
-        if lane in self._leaving and not lane.connections:
-            self._leaving.discard(lane)
-            self._by_upstream.pop(lane.upstream, None)
-            lane.close()
+        self._lanes.settle(front.lane)
 
     def close(self) -> None:
         """Release what is left: timers, idle connections to endpoints."""

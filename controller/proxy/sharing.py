@@ -24,10 +24,6 @@ class Sharing(Protocol):
         """The endpoint is listed again; its slot may have gone to another meanwhile."""
         ...
 
-    def clients(self, upstream: str, here: int) -> int:
-        """Client connections in the whole pod, of which so many are `here`."""
-        ...
-
     def observer(self, upstream: str) -> Observer | None:
         """Who hears of answers in the ejection's place; None: the ejection itself does."""
         ...
@@ -137,7 +133,13 @@ class Carrying:
         if isinstance(node, SharedNode) and slot is not None:
             node.slot = slot  # another one only if nothing was in flight on it anywhere
 
+    def forget(self, upstream: str) -> None:
+        """It is gone, and nobody is on it any more: its slot says so, for the next one that is given it."""
+        self.clients(upstream, 0)
+        self._slots.pop(upstream, None)
+
     def clients(self, upstream: str, here: int) -> int:
+        """Client connections in the whole pod, of which so many are `here`."""
         slot = self._slots.get(upstream, {}).get(CLIENTS)
         if slot is None:
             return here
@@ -185,9 +187,6 @@ class Deciding:
             node.slot = slot
             node.base = self._block.answers(slot)
             node.good = node.base[0]
-
-    def clients(self, upstream: str, here: int) -> int:
-        return here
 
     def observer(self, upstream: str) -> None:
         return None

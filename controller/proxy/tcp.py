@@ -146,7 +146,7 @@ class TcpFront(asyncio.BufferedProtocol):
         self.pool = self.lane.pool(node)
         self._started = monotonic()
         node.start(self._started)
-        self.lane.connects += 1
+        self.lane.made.connects += 1
         self.waits()
         self._connecting = self.plane.loop.create_task(self._connect(node), name="connect")
 

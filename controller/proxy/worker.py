@@ -18,6 +18,7 @@ import uvloop
 from controller.balancing.affinity import Keys
 from controller.balancing.locality import Place
 from controller.balancing.node import Kind
+from controller.log_format import configure_logging
 from controller.proxy.block import Block
 from controller.proxy.counting import report
 from controller.proxy.descriptors import raise_descriptor_limit
@@ -39,7 +40,7 @@ from controller.proxy.messages import (
 from controller.proxy.plane import DataPlane, Part
 from controller.proxy.sharing import Carrying
 from controller.proxy.sidecar import withdrawn
-from controller.telemetry import Telemetry, configure_logging
+from controller.telemetry import Telemetry
 
 REPORTED = 0.2  # seconds between two reports: how old the pod's metrics may be
 HEARD = 0.01  # seconds that outcomes are gathered for: how late an ejection may be
@@ -157,8 +158,11 @@ class Worker:
 
     def _count_clients(self) -> None:
         """Who has left is told to the other workers here; who comes, at once."""
-        for lane in self._plane.lanes:
-            self._carrying.clients(lane.upstream.name, lane.connections)
+        counts: dict[str, int] = {}
+        for lane in self._plane.lanes:  # two of a name where an object is back while clients of the former one leave
+            counts[lane.upstream.name] = counts.get(lane.upstream.name, 0) + lane.connections
+        for name, connections in counts.items():
+            self._carrying.clients(name, connections)
 
     async def _end(self) -> None:
         for timer in self._timers:

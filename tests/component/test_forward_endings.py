@@ -198,7 +198,7 @@ async def test_a_client_that_leaves_while_connecting_leaves_no_task(rig: Rig) ->
         await rig.apply(endpoints=(rig.endpoint(rig.backend, port=port),))
         client = await rig.connect()
         await client.send(GET)
-        await rig.reached(lambda: rig.lane.connects == 1)
+        await rig.reached(lambda: rig.lane.made.connects == 1)
         client.rst()
         await rig.settled()
 

@@ -416,7 +416,7 @@ async def test_each_keep_alive_race_halves_what_is_kept(rig: Rig) -> None:
     await rig.ask()
 
     assert "keep=2s" in repr(rig.lane.pools[0])
-    assert rig.lane.races == 1
+    assert rig.lane.made.races == 1
 
 
 async def test_idle_connections_age_out(rig: Rig) -> None:
