@@ -16,12 +16,15 @@ from controller.proxy.splicing import Pipe, Pipes
 from controller.proxy.tcp_socket import descriptor, has_left
 
 SPILL = 65536  # bytes: enough to make a transport full, and little to copy
+# libuv reads a socket up to 32 times, if each read is full, before the loop turns: 8 MB, and 42 with what is spliced
+# behind them. After so many moves the others have their turn.
+MOVES = 4
 
 
 class Side(asyncio.Protocol):
     """One end of a tunnel; it becomes the protocol of a transport that is already open."""
 
-    __slots__ = ("broken", "closed", "ended", "full", "pipe", "received", "transport", "tunnel")
+    __slots__ = ("broken", "closed", "ended", "full", "moves", "pipe", "received", "transport", "tunnel")
 
     def __init__(self, tunnel: Tunnel, transport: asyncio.Transport) -> None:
         self.tunnel = tunnel
@@ -31,6 +34,7 @@ class Side(asyncio.Protocol):
         self.ended = False  # its FIN has come
         self.broken = False  # it ended by a reset or by silence
         self.closed = False
+        self.moves = 0  # through a pipe
         self.pipe: Pipe | None = None  # what it sent and the other side has yet to take; it isn't read meanwhile
 
     def data_received(self, data: bytes) -> None:
@@ -61,8 +65,7 @@ class Side(asyncio.Protocol):
         self.tunnel.memory.unblock(self)
         other = self.tunnel.other(self)
         self.tunnel.pour(other)
-        if not self.full and not other.transport.is_closing():
-            other.transport.resume_reading()
+        self.tunnel.read_on(other)
 
     def shed(self) -> None:
         self.tunnel.shed = True
@@ -123,6 +126,10 @@ class Tunnel:
         if side.pipe is not None:
             side.received += side.pipe.held
             self.pour(side)
+            side.moves += 1
+            if side.moves % MOVES == 0 and not other.full:
+                side.transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self.read_on, side)
 
     def pour(self, side: Side) -> None:
         """Empty the side's pipe into the other side; what that doesn't take now makes it full."""
@@ -136,6 +143,11 @@ class Tunnel:
                 if other.full:
                     return
         self.drop(side)
+
+    def read_on(self, side: Side) -> None:
+        """Read a side again, unless the other one doesn't."""
+        if not self.other(side).full and not side.transport.is_closing():
+            side.transport.resume_reading()
 
     def drop(self, side: Side) -> None:
         pipe, side.pipe = side.pipe, None
