@@ -18,6 +18,7 @@ from controller.model.snapshot import SnapshotProxy
 from controller.proxy.drain import drain
 from controller.proxy.splicing import SIZE, Pipe, Pipes
 from controller.proxy.tcp import TcpFront
+from controller.proxy.tunnel import MOVES
 from tests.component.rig import (
     SETTINGS,
     Rig,
@@ -229,6 +230,44 @@ async def test_an_endpoint_that_stands_still_stops_the_client(rig: Rig) -> None:
     go.set()
     assert await client.take(3) == b"all"
     assert rig.backend.connections[0].received == THERE
+
+
+def swallow(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        while connection.recv(MIB):
+            pass
+
+
+def pour(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for _ in range(8):
+            connection.sendall(THERE)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+
+
+async def test_others_have_their_turn_after_a_few_moves(rig: Rig) -> None:
+    """Source and sink are threads: what is read is there again at once, and would be read on for ever."""
+    await rig.open(protocol="TCP")
+    most = before = 0
+
+    def turn() -> None:
+        nonlocal most, before, handle
+        moves = sum(front._tunnel.client.moves for front in rig.plane.fronts if front._tunnel)  # type: ignore[union-attr] # all are of a TCP port
+        most, before = max(most, moves - before), moves
+        handle = rig.loop.call_soon(turn)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await rig.apply(endpoints=(rig.endpoint(rig.backend, port=listener.getsockname()[1]),))
+        sinking = asyncio.create_task(asyncio.to_thread(swallow, listener))
+        handle = rig.loop.call_soon(turn)
+        await asyncio.to_thread(pour, rig.port)
+        handle.cancel()
+        await sinking
+
+    assert 0 < most <= MOVES
+    await ended(rig)
 
 
 async def test_short_of_memory_one_that_stands_still_is_cut_and_its_pipe_is_free(rig: Rig) -> None:
