@@ -107,8 +107,12 @@ def relay(exchange: Exchange, data: bytes, before: bytes = b"") -> None:
     """A piece of the response's body; `before` is the head, if it hasn't gone out."""
     assert exchange.download is not None
     fed = exchange.download.feed(data)
+    if isinstance(fed, Refused) and before:  # nothing has gone out
+        exchange.response = exchange.download = None
+        exchange.headed = 0.0
+        exchange.failed(causes.BAD_RESPONSE)
+        return
     if isinstance(fed, Refused):
-        exchange.front.write(before)
         endings.truncate(exchange, causes.BAD_RESPONSE.reason, failed=True)
         return
     out, payload, ended, rest = fed
@@ -162,6 +166,7 @@ def tunnel_ended(exchange: Exchange) -> None:
     assert exchange.attempt is not None
     assert exchange.tunnel is not None
     now = monotonic()
+    exchange.sent = exchange.tunnel.backend.received
     exchange.attempt.complete(now, reusable=False)
-    exchange.end(causes.MEMORY.reason if exchange.tunnel.shed else CLASSES[1], now)
+    exchange.end(exchange.tunnel.outcome or CLASSES[1], now)
     exchange.front.gone()

@@ -32,6 +32,7 @@ class Attempt:
         "began",
         "connection",
         "exchange",
+        "heard",
         "kind",
         "node",
         "over",
@@ -45,6 +46,7 @@ class Attempt:
         self.began = now
         self.kind = CANCELLED  # until a head or a failure says more
         self.connection: UpstreamConnection | None = None
+        self.heard = False  # a 1xx has come
         self.over = False  # the node has been told, once
         self._task: asyncio.Task[None] | None = None
         self._timers: tuple[asyncio.TimerHandle, ...] = ()  # that the head ends
@@ -132,6 +134,7 @@ class Attempt:
                 if status >= 200 or status == 101:
                     self._answered(head, status)
                     return
+                self.heard = True
                 answering.inform(exchange, head)
                 data = head.take_rest()
             elif head is None:
@@ -164,12 +167,14 @@ class Attempt:
             answering.upstream_ended(self.exchange, clean=clean)
             return
         connection.abort()
-        if connection.requests > 1 and not connection.reader.started and again.may_replay(self.exchange):
+        if connection.requests > 1 and not (connection.reader.started or self.heard):
+            # The endpoint closed an idle connection while the request was on its way: no fault of its own.
             self.pool.raced()
             self.abandon(None)
-            again.replay(self.exchange, self)
-        else:
-            self.exchange.failed(causes.RESET)
+            if again.may_replay(self.exchange):
+                again.replay(self.exchange, self)
+                return
+        self.exchange.failed(causes.RESET)
 
     # Back-pressure.
 

@@ -121,8 +121,10 @@ class UpstreamConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def close(self) -> None:
-        """End an idle or finished connection."""
-        if self.open:
+        """End an idle or finished connection. What it hasn't taken of a request is for nobody once that is answered."""
+        if self.transport.get_write_buffer_size():
+            self.abort()
+        elif self.open:
             self.open = False
             self.transport.close()
 

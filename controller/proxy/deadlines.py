@@ -8,6 +8,7 @@ from controller.proxy import causes, endings
 
 if TYPE_CHECKING:
     from controller.proxy.forward import Exchange
+    from controller.proxy.memory import Holder
 
 
 def expire(exchange: Exchange, now: float) -> None:
@@ -15,10 +16,11 @@ def expire(exchange: Exchange, now: float) -> None:
     front, tunnel, response = exchange.front, exchange.tunnel, exchange.response
     idle = exchange.route.timeouts.idle
     if tunnel is not None:
-        if now - tunnel.seen >= idle:
-            tunnel.close()
+        moved = tunnel.moved(now)
+        if now - moved >= idle:
+            tunnel.close(causes.SILENT)
         else:
-            front.deadline = tunnel.seen + idle
+            front.deadline = moved + idle
     elif now >= exchange.until:
         if response is not None:
             endings.truncate(exchange, causes.TOTAL_TIMEOUT.reason, failed=True)
@@ -29,11 +31,24 @@ def expire(exchange: Exchange, now: float) -> None:
             endings.answer(exchange, causes.TOTAL_TIMEOUT)
     elif response is not None:
         if front.full:
-            endings.drop(exchange, causes.CLIENT_SLOW)
+            if not _moving(exchange, front, now):
+                endings.drop(exchange, causes.CLIENT_SLOW)
         else:
             endings.truncate(exchange, causes.TRUNCATED, failed=True)
     elif exchange.upload is None or exchange.upload.ended or front.paused(front.UPSTREAM):
-        exchange.failed(causes.RESPONSE_TIMEOUT)
+        connection = exchange.attempt.connection if exchange.attempt is not None else None
+        if connection is None or not _moving(exchange, connection, now):
+            exchange.failed(causes.RESPONSE_TIMEOUT)
     else:
         endings.abandon(exchange)
         endings.answer(exchange, causes.REQUEST_TIMEOUT)
+
+
+def _moving(exchange: Exchange, holder: Holder, now: float) -> bool:
+    """Whether it has taken something of what waits for it: it is slow then, and has as long again."""
+    idle = exchange.route.timeouts.idle
+    since = exchange.plane.memory.since(holder, now)
+    if since is None or now - since >= idle:
+        return False
+    exchange.wait(since, idle)
+    return True

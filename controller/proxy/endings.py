@@ -12,6 +12,8 @@ from controller.proxy.causes import Cause
 if TYPE_CHECKING:
     from controller.proxy.forward import Exchange
 
+KEPT = b"Connection: keep-alive\r\n"  # to a 1.0 client, which takes the connection for closed otherwise
+
 
 def truncate(exchange: Exchange, outcome: str, *, failed: bool = False) -> None:
     """Stop in the middle of the answer, so that the client can't take it for a whole."""
@@ -29,6 +31,9 @@ def answer(exchange: Exchange, cause: Cause) -> None:
     head, upload = exchange.head, exchange.upload
     unread = upload is not None and not upload.ended
     exchange.close = cause.close or unread or not head.keep_alive or exchange.lane.closing
+    extra = b"" if exchange.close or head.version != 10 else KEPT
+    if exchange.decision is not None:
+        extra += exchange.decision.fields(exchange, cause.reason)
     exchange.front.write(
         causes.render(
             cause,
@@ -36,7 +41,7 @@ def answer(exchange: Exchange, cause: Cause) -> None:
             exchange.plane.date,
             close=exchange.close,
             bodyless=head.method == b"HEAD",
-            extra=exchange.decision.fields(exchange, cause.reason) if exchange.decision is not None else b"",
+            extra=extra,
         )
     )
     now = monotonic()
@@ -69,7 +74,7 @@ def drop(exchange: Exchange, outcome: str) -> None:
 def cut(exchange: Exchange) -> None:
     """The drain is over."""
     if exchange.tunnel is not None:
-        exchange.tunnel.close()
+        exchange.tunnel.close(causes.CUT)
     elif exchange.response is not None:
         truncate(exchange, causes.CUT)
     else:
@@ -80,7 +85,7 @@ def cut(exchange: Exchange) -> None:
 def bug(exchange: Exchange) -> None:
     """A fault of our own, which the caller has logged."""
     if exchange.tunnel is not None:
-        exchange.tunnel.close()
+        exchange.tunnel.close(causes.BUG.reason)
     elif exchange.response is not None:
         truncate(exchange, causes.BUG.reason)
     else:

@@ -141,7 +141,8 @@ class Exchange(PickRequest):
             self._refuse_body(causes.MEMORY)
             return
         if connection is None:
-            front.pause(front.UNCONNECTED)
+            if not ended:  # behind a whole body only a FIN can come, and has to be seen
+                front.pause(front.UNCONNECTED)
         else:
             connection.write(out)
             if self.response is None:
@@ -234,8 +235,9 @@ class Exchange(PickRequest):
 
     def upstream_drained(self) -> None:
         self.front.resume(self.front.UPSTREAM)
-        if self.response is None and self.upload is not None and not self.upload.ended:
-            self.wait(monotonic(), self.route.timeouts.idle)
+        if self.response is None and self.upload is not None:
+            timeouts = self.route.timeouts
+            self.wait(monotonic(), timeouts.response if self.upload.ended else timeouts.idle)
 
     def wait(self, now: float, seconds: float) -> None:
         deadline = now + seconds
@@ -253,6 +255,8 @@ class Exchange(PickRequest):
     @property
     def received(self) -> int:
         """Payload bytes of the request."""
+        if self.tunnel is not None:
+            return self.tunnel.client.received
         return self.upload.size if self.upload is not None else 0
 
     def end(self, outcome: str, now: float, status: int = 0) -> None:

@@ -20,6 +20,7 @@ from controller.proxy.connections import reset
 from controller.proxy.deadlines import expire
 from controller.proxy.edge import guarded, is_bug
 from controller.proxy.forward import Exchange
+from controller.proxy.memory import unsent
 from controller.proxy.tcp_socket import has_left
 
 if TYPE_CHECKING:
@@ -27,20 +28,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LARGE = 4096  # bytes: what a connection's share of the process's base has room for isn't counted
+
 
 class Front(asyncio.Protocol):
     """`deadline` (monotonic seconds) is looked at by the process's tick, which calls `expire`. Reading is paused while
-    any of the reasons holds: the body waits for a connection, the endpoint reads too slowly, a pipelined request waits.
+    any of the reasons holds: the body waits for a connection, the endpoint reads too slowly, a pipelined request waits,
+    the client doesn't read the answers that it has.
     """
 
     UNCONNECTED = 1
     UPSTREAM = 2
     PIPELINED = 4
+    FULL = 8
 
     # fmt: off
     __slots__ = (
-        "_closing", "_counted", "_discarded", "_heading", "_lingering", "_paused", "_pipelined", "_reader", "deadline",
-        "exchange", "full", "lane", "limits", "open", "partial", "peer", "plane", "since", "transport",
+        "_closing", "_counted", "_discarded", "_heading", "_left", "_lingering", "_paused", "_pipelined", "_reader",
+        "_weight", "deadline", "exchange", "full", "lane", "limits", "open", "partial", "peer", "plane", "since",
+        "transport",
     )
     # fmt: on
 
@@ -59,6 +65,8 @@ class Front(asyncio.Protocol):
         self._heading = True  # a head is being waited for with `requestHeaders`, not idly
         self.partial = 0  # bytes of an unfinished head
         self.since = 0.0  # when it began
+        self._weight = 0  # bytes of a large head in service
+        self._left = 0  # bytes that the client had yet to take when a closing connection was last looked at
         self._paused = 0
         self._pipelined = b""
         self._closing = False
@@ -109,8 +117,8 @@ class Front(asyncio.Protocol):
 
     def gone(self) -> None:
         self.plane.memory.unblock(self)
-        self.plane.memory.held -= self.partial + len(self._pipelined)
-        self.partial = 0
+        self.plane.memory.held -= self.partial + self._weight + len(self._pipelined)
+        self.partial = self._weight = 0
         self._pipelined = b""
         if self._lingering:
             self._lingering = False
@@ -133,9 +141,8 @@ class Front(asyncio.Protocol):
     def _read(self, data: bytes) -> None:
         head = self._reader.feed(data)
         if type(head) is RequestHead:
-            if self.partial:
-                self.plane.memory.held -= self.partial
-                self.partial = 0
+            if (self.partial or len(data) > LARGE) and not self._weigh(head):
+                return
             exchange = self.exchange = Exchange(self, head)
             exchange.begin()
         elif head is None:
@@ -145,11 +152,24 @@ class Front(asyncio.Protocol):
             self.plane.memory.held += len(data)
             if not self.plane.memory.may_hold():
                 self._refuse(causes.MEMORY)
-            elif not self._heading:
+            elif self._reader.started and not self._heading:
                 self._heading = True
                 self.deadline = monotonic() + self.lane.route.timeouts.request_headers
         else:
             self._refuse(causes.REFUSALS.get(head.status, causes.MALFORMED))
+
+    def _weigh(self, head: RequestHead) -> bool:
+        """The head stays for as long as its request. False if there is no room for it: it is refused."""
+        memory = self.plane.memory
+        self._weight = head.size
+        memory.held += self._weight - self.partial
+        self.partial = 0
+        if memory.may_hold():
+            return True
+        memory.held -= self._weight
+        self._weight = 0
+        self._refuse(causes.MEMORY)
+        return False
 
     def _refuse(self, cause: Cause) -> None:
         """Answer what never became a request, and close."""
@@ -176,6 +196,9 @@ class Front(asyncio.Protocol):
         """The exchange is over and its answer written. `unread`: the client may still be sending its body."""
         if not self.open:
             return
+        if self._weight:
+            self.plane.memory.held -= self._weight
+            self._weight = 0
         if close:
             if unread or self._pipelined:
                 self._linger()
@@ -184,6 +207,8 @@ class Front(asyncio.Protocol):
             return
         self._heading = False
         self.deadline = now + self.lane.route.timeouts.idle
+        if self.full:
+            self.pause(self.FULL)
         if self._paused:
             self.resume(self.UNCONNECTED | self.UPSTREAM)
             if self._pipelined:
@@ -191,7 +216,8 @@ class Front(asyncio.Protocol):
                 self.plane.loop.call_soon(self._next)
 
     def _next(self) -> None:
-        if self.open and not self._closing:
+        """Go on with what waits, unless the answers before it do."""
+        if self.open and self._pipelined and self.exchange is None and not (self._closing or self.full):
             self.resume(self.PIPELINED)
             self.data_received(self.take_pipelined())
 
@@ -222,6 +248,9 @@ class Front(asyncio.Protocol):
         self.plane.memory.unblock(self)
         if self.exchange is not None:
             guarded(self, self.exchange.client_drained)
+        else:
+            self.resume(self.FULL)
+            self._next()
 
     def write(self, data: bytes) -> None:
         if self.open:  # uvloop raises on a closed transport
@@ -241,7 +270,7 @@ class Front(asyncio.Protocol):
         if self.exchange is not None:
             endings.drop(self.exchange, causes.CLIENT_SLOW)
         elif self._closing:
-            self.transport.abort()
+            reset(self.transport)
         elif self.partial and not self.full:
             self._refuse(causes.MEMORY)
             self._stop_lingering()
@@ -253,9 +282,18 @@ class Front(asyncio.Protocol):
     def _finish(self, now: float) -> None:
         """Close behind a whole answer; what is written still goes out."""
         self.open = False
+        self._close_behind(now)
+
+    def _close_behind(self, now: float, *, reset_it: bool = False) -> None:
+        """Close once what is written has gone out."""
         self._closing = True
         self.deadline = now + self.plane.settings.flush
-        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._left = unsent(self.transport)
+        if reset_it:
+            reset(self.transport, flush=True)
+        else:
+            self.transport.close()
 
     def _linger(self) -> None:
         """Half-close and discard: a close over unread data makes a RST, which can destroy the answer on its way."""
@@ -273,19 +311,13 @@ class Front(asyncio.Protocol):
     def _stop_lingering(self) -> None:
         self._lingering = False
         self.plane.lingering -= 1
-        self.deadline = monotonic() + self.plane.settings.flush
-        self.transport.close()
+        self._close_behind(monotonic())
 
     def truncate(self, *, reset_it: bool) -> None:
         """Close behind half an answer: what came goes out, then a FIN, or a RST where a FIN would say "complete"."""
         if self.open:
             self.open = False
-            self._closing = True
-            self.deadline = monotonic() + self.plane.settings.flush
-            if reset_it:
-                reset(self.transport, flush=True)
-            else:
-                self.transport.close()
+            self._close_behind(monotonic(), reset_it=reset_it)
 
     def abort(self) -> None:
         if self.open:
@@ -299,14 +331,14 @@ class Front(asyncio.Protocol):
 
     def close_idle(self) -> None:
         """Close if nothing is being served or begun: the listener stops."""
-        if self.exchange is None and self.open and not (self._pipelined or self.partial):
+        if self.exchange is None and self.open and not (self._pipelined or self._reader.started):
             self._finish(monotonic())
 
     def cut(self) -> None:
         if self.exchange is not None:
             endings.cut(self.exchange)
         else:
-            self.transport.abort()
+            reset(self.transport)
 
     def expire(self, now: float) -> None:
         if self.exchange is not None:
@@ -314,11 +346,28 @@ class Front(asyncio.Protocol):
         elif self._lingering:
             self._stop_lingering()
         elif self._closing:
-            self.transport.abort()
-        elif self.partial:
+            self._expire_closing(now)
+        elif self.full:
+            self._expire_full(now)
+        elif self._reader.started:
             self._refuse(causes.REQUEST_TIMEOUT)
         else:
             self._finish(now)
+
+    def _expire_closing(self, now: float) -> None:
+        """A client that takes the last answer slowly may. For one that doesn't, a FIN would say that it has all."""
+        left, self._left = self._left, unsent(self.transport)
+        if self._left < left:
+            self.deadline = now + self.plane.settings.flush
+        else:
+            reset(self.transport)
+
+    def _expire_full(self, now: float) -> None:
+        since, idle = self.plane.memory.since(self, now), self.lane.route.timeouts.idle
+        if since is None or now - since >= idle:
+            self.abort()
+        else:
+            self.deadline = since + idle
 
     def bug(self, error: BaseException) -> None:
         """A fault of our own."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import struct
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
@@ -32,6 +35,15 @@ class Holder(Protocol):
         """Give it up, since others need what it holds."""
 
 
+def unsent(transport: asyncio.Transport) -> int:
+    """Bytes that the other end has not acknowledged: ours, and the kernel's, which takes more of ours in big steps."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:  # closed, under uvloop
+        return transport.get_write_buffer_size()
+    (queued,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))
+    return transport.get_write_buffer_size() + int(queued)
+
+
 class Blocked:
     """What a holder's transport keeps, and since when it is not becoming less."""
 
@@ -39,13 +51,13 @@ class Blocked:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._left = transport.get_write_buffer_size()
+        self._left = unsent(transport)
         self._since = monotonic()
-        self.size = max(self._left, PIECE)
+        self.size = max(transport.get_write_buffer_size(), PIECE)
 
     def since(self, now: float) -> float:
         """When it last became less, as far as that was looked at."""
-        left = self._transport.get_write_buffer_size()
+        left = unsent(self._transport)
         if left < self._left:
             self._left, self._since = left, now
         return self._since
@@ -108,6 +120,11 @@ class Memory:
         blocked = self._blocked.pop(holder, None)
         if blocked is not None:
             self.held -= blocked.size
+
+    def since(self, holder: Holder, now: float) -> float | None:
+        """When a blocked one last took something; None if it isn't blocked."""
+        blocked = self._blocked.get(holder)
+        return None if blocked is None else blocked.since(now)
 
     def still(self, since: float, now: float) -> Iterator[tuple[int, Holder]]:
         """Those who have taken nothing since then, and what each holds."""

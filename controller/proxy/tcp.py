@@ -39,7 +39,7 @@ class TcpFront(asyncio.BufferedProtocol):
 
     # fmt: off
     __slots__ = (
-        "_buffer", "_connecting", "_early", "_ended", "_outcome", "_over", "_pauses", "_pick", "_retry",
+        "_buffer", "_connecting", "_early", "_ended", "_over", "_pauses", "_pick", "_retry",
         "_started", "_tried", "_tunnel", "began", "carried", "connected_after", "deadline", "lane", "node",
         "peer", "plane", "pool", "route", "transport", "tries",
     )
@@ -70,7 +70,6 @@ class TcpFront(asyncio.BufferedProtocol):
         self._early = b""
         self._ended = False  # the client's FIN came before the connect
         self.carried = (0, 0)  # bytes that are in the counters already, from the client and from the endpoint
-        self._outcome = causes.CARRIED
         self._over = False
 
     # The client, before there is a tunnel.
@@ -227,11 +226,12 @@ class TcpFront(asyncio.BufferedProtocol):
         if tunnel is None:
             if has_left(self.transport):
                 self.transport.abort()
-        elif now - tunnel.seen >= self.route.timeouts.tcp_idle:
-            self._outcome = causes.SILENT
-            tunnel.close()
         else:
-            self.deadline = tunnel.seen + self.route.timeouts.tcp_idle
+            moved, idle = tunnel.moved(now), self.route.timeouts.tcp_idle
+            if now - moved >= idle:
+                tunnel.close(causes.SILENT)
+            else:
+                self.deadline = moved + idle
 
     def look(self) -> None:
         if self._tunnel is not None:
@@ -243,8 +243,7 @@ class TcpFront(asyncio.BufferedProtocol):
     def cut(self) -> None:
         """The drain is over."""
         if self._tunnel is not None:
-            self._outcome = causes.CUT
-            self._tunnel.close()
+            self._tunnel.close(causes.CUT)
         else:
             self.refuse(causes.DRAINED)
 
@@ -253,8 +252,7 @@ class TcpFront(asyncio.BufferedProtocol):
         log.error("bug while forwarding", exc_info=error, extra={"service": self.lane.service})
         self.plane.telemetry.bugs += 1
         if self._tunnel is not None:
-            self._outcome = causes.BUG.reason
-            self._tunnel.close()
+            self._tunnel.close(causes.BUG.reason)
         else:
             self.refuse(causes.BUG)
 
@@ -282,11 +280,9 @@ class TcpFront(asyncio.BufferedProtocol):
         tunnel, node = self._tunnel, self.node
         assert tunnel is not None
         assert node is not None
-        if tunnel.shed:
-            self._outcome = causes.MEMORY.reason
-        failed = not tunnel.shed and tunnel.backend.broken and not tunnel.backend.received
+        failed = not tunnel.outcome and tunnel.backend.broken and not tunnel.backend.received
         node.finish(monotonic(), Kind.RESET if failed else Kind.OK, 0.0 if failed else None)
-        self._end(causes.RESET.reason if failed else self._outcome)
+        self._end(causes.RESET.reason if failed else tunnel.outcome or causes.CARRIED)
         self.node = None
         self._gone()
 

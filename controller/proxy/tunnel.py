@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
+from controller.proxy.causes import MEMORY
 from controller.proxy.connections import reset
 from controller.proxy.memory import PIECE, Memory
 from controller.proxy.splicing import Pipe, Pipes
@@ -68,14 +69,13 @@ class Side(asyncio.Protocol):
         self.tunnel.read_on(other)
 
     def shed(self) -> None:
-        self.tunnel.shed = True
-        self.tunnel.close()
+        self.tunnel.close(MEMORY.reason)
 
 
 class Tunnel:
     """Two sides. `on_end` is called once, when both are gone."""
 
-    __slots__ = ("_on_end", "backend", "client", "memory", "pipes", "seen", "shed")
+    __slots__ = ("_on_end", "backend", "client", "memory", "outcome", "pipes", "seen")
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Tunnel:
         self.client = Side(self, client)
         self.backend = Side(self, backend)
         self.seen = monotonic()  # when a byte last came
-        self.shed = False  # ended because others needed what one side didn't read
+        self.outcome = ""  # why it was ended from here, if it was
         self.memory = memory
         self.pipes = pipes
         self._on_end = on_end
@@ -100,10 +100,10 @@ class Tunnel:
         if client_full:
             self.client.full = True
             self.memory.block(self.client)
-        if from_client:
-            self.carry(self.client, from_client)
-        if from_backend:
-            self.carry(self.backend, from_backend)
+        for side, early in ((self.client, from_client), (self.backend, from_backend)):
+            if early:
+                side.received += len(early)
+                self.carry(side, early)
         for side in (self.client, self.backend):
             if not side.transport.is_closing() and not (client_full and side is self.backend):
                 side.transport.resume_reading()
@@ -187,8 +187,18 @@ class Tunnel:
                 if not other.closed:
                     reset(other.transport)
 
-    def close(self) -> None:
-        """End both sides: the silence was too long, or the drain is over. No close frame: the bytes aren't ours."""
+    def moved(self, now: float) -> float:
+        """When a byte last came, or was taken by a side that reads slowly."""
+        return max(self.seen, *(self.memory.since(side, now) or 0.0 for side in (self.client, self.backend)))
+
+    def close(self, outcome: str) -> None:
+        """End both sides: the silence was too long, the drain is over, others need the memory. No close frame: the
+        bytes aren't ours."""
+        self.outcome = outcome
         for side in (self.client, self.backend):
-            if not side.closed:
+            if side.closed:
+                continue
+            if side.transport.get_write_buffer_size():
+                reset(side.transport)  # a FIN would say that it has all
+            else:
                 side.transport.abort()

@@ -10,8 +10,8 @@ from controller.proxy.memory import Memory
 class Upload:
     """One request's body.
 
-    `take` gives what may be sent now; until the first `release` everything waits in `held`. Copies for a replay are
-    kept while they fit in `keep` bytes and the process has memory to spare; `replayable` says whether they are whole.
+    `feed` gives what may be sent now; until the first `release` everything waits. Copies for a replay are kept while
+    they fit in `keep` bytes and the process has memory to spare; `replayable` says whether they are whole.
     """
 
     __slots__ = ("_body", "_keep", "_kept", "_limit", "_memory", "_released", "ended", "size", "waiting")
@@ -46,7 +46,8 @@ class Upload:
         assert kept is not None, "a replay was begun without its body"
         self._released = True
         whole = b"".join(kept)
-        if len(whole) > self._keep:  # it had to wait for a connection, but is too long to be repeated
+        # It may have had to wait for a connection, but be too long to be repeated.
+        if whole and (len(whole) > self._keep or not self._memory.may_keep()):
             self.drop()
         return whole
 

@@ -55,8 +55,14 @@ ENDINGS = (
         ("RST", b"ab"),
         True,
     ),
-    # Malformed bytes spoil the read that they came with.
-    Ending("chunked, malformed", CHUNKED + b"2\r\nab\r\nX\r\n", stall(), ("FIN", b""), ("RST", b""), True),
+    Ending(
+        "chunked, malformed behind a chunk",
+        CHUNKED + b"2\r\nab\r\n",
+        send(b"X\r\n"),
+        ("FIN", b"2\r\nab\r\n"),
+        ("RST", b"ab"),
+        True,
+    ),
     Ending("until close, RST", UNTIL_CLOSE + b"abc", rst(), ("FIN", b"3\r\nabc\r\n"), ("RST", b"abc"), True),
     Ending(
         "until close, FIN: complete",
@@ -98,6 +104,20 @@ async def test_half_an_answer_never_looks_whole(case: Ending, version: str, rig:
     await rig.settled()
     assert rig.learnt == [Kind.OK, *([Kind.ERROR] if case.failed else [])]
     assert client.ending == ending
+
+
+async def test_a_malformed_chunk_that_comes_with_the_head_is_a_bad_gateway(rig: Rig) -> None:
+    """Nothing has gone out, so nothing has to be cut."""
+    await rig.open(retries=NO_RETRIES)
+    rig.backend.script(recv_head(), send(CHUNKED + b"2\r\nab\r\nX\r\n"), stall())
+    client = await rig.connect()
+
+    await client.send(GET)
+    response = await client.response()
+
+    assert (response.status, response.get("connection")) == (502, None)
+    assert rig.outcomes == {"malformed_response": 1}
+    assert rig.learnt == [Kind.OK, Kind.ERROR]
 
 
 @pytest.mark.parametrize("step", [fin(), rst()], ids=["FIN", "RST"])

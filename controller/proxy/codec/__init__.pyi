@@ -85,6 +85,9 @@ class RequestHead:
     def loops(self, forwarding: Forwarding) -> int:
         """Those of them that name this very object: it has been here so many times."""
     @property
+    def size(self) -> int:
+        """Bytes of the whole head, which it keeps."""
+    @property
     def request_id(self) -> bytes | None:
         """A valid X-Request-Id that came with it."""
     def identifier(self, identifiers: Identifiers) -> bytes:

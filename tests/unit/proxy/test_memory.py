@@ -48,6 +48,9 @@ class Unread:
     def get_write_buffer_size(self) -> int:
         return self.size
 
+    def get_extra_info(self, name: str) -> None:
+        """No socket: only what the transport keeps is unsent."""
+
     def shed(self) -> None:
         self.gone = True
         self._memory.unblock(self)

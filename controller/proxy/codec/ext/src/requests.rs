@@ -151,6 +151,11 @@ impl RequestHead {
     }
 
     #[getter]
+    fn size(&self) -> usize {
+        self.head.size()
+    }
+
+    #[getter]
     fn request_id<'py>(&self, py: Python<'py>) -> Value<'py> {
         value(py, self.head.request_id())
     }

@@ -178,6 +178,11 @@ impl RequestHead {
         self.host.map(|span| span.of(&self.bytes))
     }
 
+    /// Bytes that it keeps.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// An `X-Request-Id` worth keeping: the only one, of 1 to 128 harmless characters.
     pub fn request_id(&self) -> Option<&[u8]> {
         self.request_id.map(|span| span.of(&self.bytes))
