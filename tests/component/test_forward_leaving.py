@@ -1,0 +1,64 @@
+"""What clients meet of a proxy, or of a port, that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller.model.snapshot import SnapshotBackend, SnapshotPort
+from tests.component.rig import OK, Rig, recv_head, send, stall, wait_for
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def test_a_leaving_proxy_says_close_in_its_own_answers_too(rig: Rig) -> None:
+    await rig.open()
+    await rig.apply(endpoints=(rig.endpoint(rig.backend, state="PARKED"),))
+    client = await rig.connect()
+    await client.send(GET)
+    before = await client.response()
+
+    rig.plane.announce()
+    await client.send(GET)
+    after = await client.response()
+
+    assert [(each.status, each.get("connection")) for each in (before, after)] == [(503, None), (503, "close")]
+    assert await client.to_end() == ("FIN", b"")
+
+
+async def _forgotten(rig: Rig) -> None:
+    await rig.plane.forget(("store", "shop"))
+
+
+async def _renamed(rig: Rig) -> None:
+    backend = SnapshotBackend(name="all", weight=1, weight_per="Endpoint", endpoints=(rig.endpoint(rig.backend),))
+    port = SnapshotPort(name="other", port=81, listen=0, backends=(backend,))
+    await rig.plane.apply(rig.snapshot(ports=(port,)))
+
+
+@pytest.mark.parametrize("change", [_forgotten, _renamed])
+async def test_idle_clients_of_a_port_that_is_gone_are_closed_and_busy_ones_are_served(
+    change: Callable[[Rig], Awaitable[None]], rig: Rig
+) -> None:
+    await rig.open()
+    answer = asyncio.Event()
+    rig.backend.script(recv_head(), send(OK), recv_head(), wait_for(answer), send(OK), stall())
+    idle, busy, beginning = [await rig.connect() for _ in range(3)]
+    await idle.send(GET)
+    await idle.response()
+    await busy.send(GET)
+    await beginning.send(GET[:10])
+    await rig.reached(lambda: rig.lane.upstream.nodes[0].inflight == 1 and rig.plane.memory.held == 10)
+    gone = rig.lane
+
+    await change(rig)
+
+    assert await idle.to_end() == ("FIN", b"")
+    assert {front.lane for front in rig.plane.fronts} == {gone}
+    answer.set()
+    response = await busy.response()
+    assert (response.status, response.get("connection")) == (200, "close")
+    await beginning.send(GET[10:])
+    assert (await beginning.response()).get("connection") == "close"

@@ -1,0 +1,86 @@
+"""How long a connection to an endpoint is used, and how many of them wait idly for the next request."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+from msgspec.structs import replace
+
+from tests.component.rig import LIMIT, OK, SETTINGS, Rig, Wire, recv_head, send, serve, signal, stall, wait_for
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def requests(wire: Wire) -> int:
+    return wire.received.count(b"GET ")
+
+
+async def test_a_connection_carries_so_many_requests_and_no_more(rig: Rig) -> None:
+    await rig.open(replace(SETTINGS, upstream_requests=2))
+
+    answers = [await rig.ask() for _ in range(5)]
+    await rig.backend.connections[1].until(lambda: rig.backend.connections[1].ending != "open")
+
+    assert {answer.status for answer in answers} == {200}
+    assert [requests(wire) for wire in rig.backend.connections] == [2, 2, 1]
+    assert [wire.ending for wire in rig.backend.connections] == ["FIN", "FIN", "open"]
+
+
+async def test_a_connection_is_as_old_as_its_beginning_however_busy_it_is(rig: Rig) -> None:
+    await rig.open(replace(SETTINGS, upstream_age=0.6, upstream_requests=1 << 30))
+    client = await rig.connect()
+    began = monotonic()
+
+    async with asyncio.timeout(LIMIT):
+        while len(rig.backend.connections) < 2:
+            await client.send(GET)
+            assert (await client.response()).status == 200
+
+    assert monotonic() - began >= 0.6
+    old = rig.backend.connections[0]
+    await old.until(lambda: old.ending != "open")
+    assert old.ending == "FIN"
+
+
+async def test_no_more_idle_connections_are_kept_than_the_bound_and_the_freshest_of_them(rig: Rig) -> None:
+    bound = SETTINGS.upstream_idle_connections
+    await rig.open()
+    answer = [asyncio.Event() for _ in range(bound + 2)]
+    rig.backend.scripts(*((recv_head(), wait_for(event), send(OK), stall()) for event in answer))
+    clients = [await rig.connect() for _ in answer]
+    for client in clients:
+        await client.send(GET)
+    last = await rig.backend.connection(bound + 1)
+    await last.until(lambda: requests(last) == 1)
+
+    for number, event in enumerate(answer):  # one by one, so that it is known which were answered first
+        event.set()
+        await clients[number].response()
+
+    assert bound == 128
+    assert [pool.idle for pool in rig.lane.pools] == [bound]
+    for surplus in rig.backend.connections[:2]:
+        await surplus.to_end()
+    assert [wire.ending for wire in rig.backend.connections] == ["FIN"] * 2 + ["open"] * bound
+
+
+async def test_a_connection_whose_endpoint_left_in_mid_request_is_not_kept(rig: Rig) -> None:
+    await rig.open(backends=2)
+    there, answer = asyncio.Event(), asyncio.Event()
+    for backend in rig.backends:
+        backend.script(recv_head(), signal(there), wait_for(answer), send(OK), stall())
+    client = await rig.connect()
+    await client.send(GET)
+    await there.wait()
+    served, other = sorted(rig.backends, key=lambda backend: not backend.connections)
+
+    other.script(serve(OK))
+    await rig.apply(endpoints=(rig.endpoint(other),))
+    answer.set()
+
+    assert (await client.response()).status == 200
+    wire = served.connections[0]
+    await wire.until(lambda: wire.ending != "open")
+    assert wire.ending == "FIN"
+    assert [pool.idle for pool in rig.lane.pools] == []
