@@ -22,6 +22,11 @@ FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"
 PATIENT = replace(SETTINGS, lingering=4 * LIMIT)
 
 
+async def emptied(rig: Rig) -> None:
+    async with asyncio.timeout(LIMIT):
+        await rig.plane.emptied()
+
+
 async def narrow(rig: Rig) -> Wire:
     """A client that has been sent a long answer and doesn't read it yet."""
     sock = socket.socket()
@@ -80,7 +85,7 @@ async def test_the_answer_reaches_a_client_that_goes_on_sending(case: Case, rig:
     assert (second.status, second.get("connection")) == (case.status, "close")
     assert await client.to_end() == ("FIN", b"")
     client.fin()
-    await rig.plane.emptied()
+    await emptied(rig)
     assert client.ending == "FIN"
 
 
@@ -105,7 +110,7 @@ async def test_the_last_answer_reaches_a_client_that_has_sent_more_behind_its_la
     assert [each.body for each in answers] == [LONG, b"ok"]
     assert await client.to_end() == ("FIN", b"")
     client.fin()
-    await rig.plane.emptied()
+    await emptied(rig)
     assert client.ending == "FIN"
     assert len(rig.backend.connections) == 1
 
@@ -137,7 +142,7 @@ async def test_no_more_is_discarded_than_the_bound(rig: Rig) -> None:
     assert within.ending == "FIN"
     await beyond.until(lambda: beyond.closed)
     assert beyond.ending == "RST"
-    await rig.plane.emptied()
+    await emptied(rig)
 
 
 async def test_the_lingering_ends_by_its_time(rig: Rig) -> None:
@@ -145,7 +150,7 @@ async def test_the_lingering_ends_by_its_time(rig: Rig) -> None:
     began = rig.loop.time()
     client = await refused(rig)
 
-    await rig.plane.emptied()
+    await emptied(rig)
 
     assert rig.loop.time() - began >= 0.2
     assert rig.plane.lingering == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
+import pytest
 from msgspec.structs import replace
 
 from tests.component.rig import LIMIT, OK, SETTINGS, Rig, Wire, recv_head, send, serve, signal, stall, wait_for
@@ -27,20 +28,21 @@ async def test_a_connection_carries_so_many_requests_and_no_more(rig: Rig) -> No
     assert [wire.ending for wire in rig.backend.connections] == ["FIN", "FIN", "open"]
 
 
-async def test_a_connection_is_as_old_as_its_beginning_however_busy_it_is(rig: Rig) -> None:
-    await rig.open(replace(SETTINGS, upstream_age=0.6, upstream_requests=1 << 30))
-    client = await rig.connect()
+async def test_a_connection_is_as_old_as_its_beginning_however_often_it_is_used(rig: Rig) -> None:
+    await rig.open()
     began = monotonic()
+    await rig.ask()
+    (pool,) = rig.lane.pools
+    (connection,) = pool._idle
+    age = connection.retires - began
+    await rig.ask()
 
-    async with asyncio.timeout(LIMIT):
-        while len(rig.backend.connections) < 2:
-            await client.send(GET)
-            assert (await client.response()).status == 200
-
-    assert monotonic() - began >= 0.6
-    old = rig.backend.connections[0]
-    await old.until(lambda: old.ending != "open")
-    assert old.ending == "FIN"
+    assert connection.retires == began + age
+    assert age == pytest.approx(SETTINGS.upstream_age, abs=LIMIT)
+    connection.retires -= age  # as the clock would make it
+    assert [(await rig.ask()).status for _ in range(2)] == [200, 200]
+    assert [requests(wire) for wire in rig.backend.connections] == [3, 1]
+    assert await rig.backend.connections[0].to_end() == ("FIN", b"")
 
 
 async def test_no_more_idle_connections_are_kept_than_the_bound_and_the_freshest_of_them(rig: Rig) -> None:
