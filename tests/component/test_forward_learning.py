@@ -9,7 +9,7 @@ import pytest
 from controller.balancing.latency import PENALTY
 from controller.balancing.node import Kind, Node
 from controller.model.service import Algorithm, Health, PassiveHealth, Retries
-from tests.component.rig import LIMIT, Rig, serve
+from tests.component.rig import LIMIT, OK, Rig, Wire, serve
 
 BARE = Retries(attempts=0)
 QUICK = Health(passive=PassiveHealth(consecutive_failures=2))
@@ -78,16 +78,21 @@ async def test_back_pressure_never_ejects(said: bytes, ejected: bool, rig: Rig) 
 
 async def test_an_endpoint_that_asks_for_a_pause_is_left_alone_by_its_latency(rig: Rig) -> None:
     await rig.open(backends=2, retries=BARE, algorithm=Algorithm(type="PeakEWMA"))
-    first, second = (rig.endpoint(backend) for backend in rig.backends)
-    rig.backends[0].script(serve(answer(503, b"Retry-After: 300")))
-    await rig.apply(endpoints=(first,))
-    (busy,) = (node for node in rig.lane.upstream.nodes if node.id == first.id)
+    pausing = asyncio.Event()
 
-    assert (await rig.ask()).status == 503
-    assert busy.ewma > PENALTY[1]
-    await rig.apply(endpoints=(first, second))
+    async def until_told(wire: Wire) -> None:
+        while not pausing.is_set():
+            await wire.take_head()
+            await wire.send(answer(503, b"Retry-After: 300") if pausing.is_set() else OK)
+
+    rig.backends[0].script(until_told, serve(answer(503, b"Retry-After: 300")))
+    nodes = {node.id: node for node in rig.lane.upstream.nodes}
     async with asyncio.timeout(LIMIT):
-        while (await rig.ask()).status != 200:  # until the addition is in force
+        while not all(node.ewma for node in nodes.values()):
+            assert (await rig.ask()).status == 200
+        pausing.set()
+        while (await rig.ask()).status != 503:
             pass
 
+    assert nodes["b0"].ewma > PENALTY[1] > nodes["b1"].ewma
     assert {(await rig.ask()).status for _ in range(20)} == {200}
