@@ -132,10 +132,16 @@ async def test_the_answers_time_does_not_bound_a_body_that_is_still_to_come(rig:
     await rig.open(timeouts=replace(NEVER, response=0.05, idle=0.3))
     rig.backend.script(recv_head(), stall())
     client = await rig.connect()
-
     await client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
+    upstream = await rig.backend.connection()
+    await upstream.until(lambda: upstream.received.endswith(b"abc"))
+    last = rig.loop.time()
 
-    assert (await client.response()).status == 408
+    await client.send(b"de")
+    response = await client.response()
+
+    assert response.status == 408
+    assert rig.loop.time() - last >= 0.3
     assert rig.outcomes == {"request_timeout": 1}
     assert rig.learnt == []
 
