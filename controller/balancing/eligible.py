@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from controller.balancing import locality, priority, slow_start, weights
-from controller.balancing.locality import Place, Rung
+from controller.balancing.locality import RUNGS, Place, Rung
 from controller.balancing.node import Node
 from controller.balancing.picker import CandidateSet
 from controller.model.service import HASHING, Algorithm, Health, Prefer, WeightPer
@@ -31,6 +31,10 @@ class Source(NamedTuple):
     per: WeightPer
     priority: int
     nodes: Sequence[Node]
+
+
+# The sources of a level, each with its rungs that hold a pickable endpoint, the nearest first.
+Ladders = Sequence[tuple[Source, Sequence[tuple[Rung, Sequence[Node]]]]]
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -50,6 +54,7 @@ class Level(NamedTuple):
     panic: bool
     candidates: CandidateSet
     rungs: dict[str, Rung]  # per backend
+    wider: tuple[tuple[weights.Share, ...], ...] = ()  # further rungs, for who has tried the candidates
 
 
 class Eligible(NamedTuple):
@@ -83,8 +88,11 @@ def eligible(sources: Iterable[Source], rules: Rules, now: float) -> Eligible:
         if not pickable:
             continue
         heaviest = max((s.weight for s in listed if s.priority == rank and s.per == "Endpoint"), default=0)
-        candidates, rungs = _candidates(ranks[rank], pickable, rules, now, heaviest)
-        levels.append(Level(rank, load.percent, load.panic, candidates, rungs))
+        ladders = [
+            (source, locality.ladder(source.nodes, pickable, rules.prefer, rules.place)) for source in ranks[rank]
+        ]
+        candidates, rungs = _candidates(ladders, pickable, rules, now, heaviest)
+        levels.append(Level(rank, load.percent, load.panic, candidates, rungs, _wider(ladders, pickable)))
         if not load.panic:
             probing.update(node for node in pickable if node.ejected_until is not None)
         again = min(again, _next_step(candidates, rules, now))
@@ -118,11 +126,11 @@ def _distinct(sources: Iterable[Source]) -> tuple[Node, ...]:
 
 
 def _candidates(
-    sources: Sequence[Source], pickable: set[Node], rules: Rules, now: float, heaviest: int
+    ladders: Ladders, pickable: set[Node], rules: Rules, now: float, heaviest: int
 ) -> tuple[CandidateSet, dict[str, Rung]]:
     shares, listed, rungs = [], [], {}
-    for source in sources:
-        near, rung = locality.nearest(source.nodes, pickable, rules.prefer, rules.place)
+    for source, ladder in ladders:
+        rung, near = ladder[0]
         listed.append(weights.Share(source.name, source.weight, source.per, near))
         nodes = tuple(node for node in near if node in pickable)
         if nodes:  # else its share goes to the others of its level
@@ -138,6 +146,21 @@ def _candidates(
     return CandidateSet(
         weights.groups(shares, lambda node: slow_start.factor(now - node.since, rules.health.slow_start))
     ), rungs
+
+
+def _wider(ladders: Ladders, pickable: set[Node]) -> tuple[tuple[weights.Share, ...], ...]:
+    """What each rung adds to the candidates, the nearest first; nothing where they are all there is."""
+    if all(len(ladder) == 1 for _, ladder in ladders):
+        return ()
+    found = []
+    for step in RUNGS[1:]:
+        shares = []
+        for source, ladder in ladders:
+            nodes = next(nodes for rung, nodes in ladder if RUNGS.index(rung) >= RUNGS.index(step))
+            if usable_nodes := tuple(node for node in nodes if node in pickable):
+                shares.append(weights.Share(source.name, source.weight, source.per, usable_nodes))
+        found.append(tuple(shares))
+    return tuple(found)
 
 
 def _next_step(candidates: CandidateSet, rules: Rules, now: float) -> float:

@@ -1,7 +1,8 @@
 """Draws the priority level of a request, then picks inside it; and knows without a scan when everything is full.
 
-An endpoint at its limit counts as tried, and a level with nothing untried and not full is left out of the draw. Only
-when no level has such an endpoint is `tried` ignored.
+An endpoint at its limit counts as tried, and a level with nothing untried and not full is left out of the draw. Who
+tries again goes on to a level's further rungs when it has tried what is near. Only when no level has such an endpoint
+is `tried` ignored.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from xxhash import xxh64_intdigest
 
+from controller.balancing import further
 from controller.balancing.eligible import Level
 from controller.balancing.node import Node
 from controller.balancing.picker import CandidateSet, Picker, PickRequest
@@ -27,6 +29,7 @@ class _Tier(NamedTuple):
     load: int
     picker: Picker
     nodes: frozenset[Node]
+    wider: further.Rungs
 
 
 class LevelPicker:
@@ -37,7 +40,8 @@ class LevelPicker:
 
     def __init__(self, levels: Sequence[tuple[Level, Picker]], random: Random, *, hashing: bool) -> None:
         self._tiers = tuple(
-            _Tier(index, level.load, picker, nodes_of(level.candidates)) for index, (level, picker) in enumerate(levels)
+            _Tier(index, level.load, picker, nodes_of(level.candidates), level.wider)
+            for index, (level, picker) in enumerate(levels)
         )
         self._random = random
         self._hashing = hashing
@@ -72,15 +76,24 @@ class LevelPicker:
 
     def pick(self, request: PickRequest) -> Node:
         tiers = self._tiers
-        if len(tiers) == 1 and not self._filled:
-            return tiers[0].picker.pick(request)
         tried: Collection[Node] = request.tried
-        open_tiers = [tier for tier in tiers if self._open(tier, tried)]
+        if len(tiers) == 1 and not self._filled and not tried:
+            return tiers[0].picker.pick(request)
+        near = [tier for tier in tiers if self._open(tier, tried)]
+        beyond = self._beyond(near, tried) if tried else {}
+        open_tiers = [tier for tier in tiers if tier.at in beyond or tier in near] if beyond else near
         if not open_tiers:
             tried = ()
             open_tiers = [tier for tier in tiers if self._open(tier, ())] or list(tiers)
         tier = open_tiers[0] if len(open_tiers) == 1 else self._draw(open_tiers, request.key)
+        if tier.at in beyond:
+            return further.pick(beyond[tier.at], request.key if self._hashing else None, self._random)
         return self._pick_in(tier, request, tried)
+
+    def _beyond(self, near: Sequence[_Tier], tried: Collection[Node]) -> dict[int, dict[Node, int]]:
+        """What the further rungs have for who has tried all that is near, by level."""
+        found = {tier.at: further.untried(tier.wider, tried) for tier in self._tiers if tier.wider and tier not in near}
+        return {at: nodes for at, nodes in found.items() if nodes}
 
     def _open(self, tier: _Tier, tried: Collection[Node]) -> bool:
         left = len(tier.nodes) - self._busy[tier.at]

@@ -1,4 +1,4 @@
-"""Locality: the nearest endpoints of one backend, as long as one of them may be picked.
+"""Locality: the nearest endpoints of one backend, as long as one of them may be picked; wider ones for who tries again.
 
 Hints are followed by kube-proxy's rule (KEP-3015, KEP-2433): they count only if every endpoint has one, so that a
 half-written set of hints never hides endpoints. `Zone` and `Node` compare the endpoint's own place instead.
@@ -13,6 +13,7 @@ from controller.balancing.node import Node
 from controller.model.service import Prefer
 
 Rung = Literal["node", "zone", "all"]
+RUNGS: tuple[Rung, ...] = ("node", "zone", "all")  # the nearest first
 
 
 class Place(NamedTuple):
@@ -22,14 +23,12 @@ class Place(NamedTuple):
     node: str = ""
 
 
-def nearest(
+def ladder(
     nodes: Sequence[Node], pickable: Collection[Node], prefer: Prefer, place: Place
-) -> tuple[Sequence[Node], Rung]:
-    """The nearest rung of `nodes` that holds a pickable one, in the given order; all when no nearer one does."""
-    for rung, near in _rungs(nodes, prefer, place):
-        if any(node in pickable for node in near):
-            return near, rung
-    return nodes, "all"
+) -> tuple[tuple[Rung, Sequence[Node]], ...]:
+    """The rungs that hold a pickable one, the nearest first, each in the given order; all nodes are the last."""
+    near = tuple(each for each in _rungs(nodes, prefer, place) if any(node in pickable for node in each[1]))
+    return (*near, ("all", nodes))
 
 
 def _rungs(nodes: Sequence[Node], prefer: Prefer, place: Place) -> Iterator[tuple[Rung, list[Node]]]:

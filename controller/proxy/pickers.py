@@ -121,7 +121,11 @@ class Pickers:
         self.levels = LevelPicker(levels, self._random, hashing=self._algorithm.type in HASHING)
         if not levels:
             pick = EmptyPicker().pick
-        elif len(levels) == 1 and not any(node.limit for node in nodes_of(levels[0][0].candidates)):
+        elif (
+            len(levels) == 1
+            and not levels[0][0].wider
+            and not any(node.limit for node in nodes_of(levels[0][0].candidates))
+        ):
             pick = levels[0][1].pick
         else:
             pick = self.levels.pick

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 from random import Random
 from typing import NamedTuple
@@ -11,12 +12,14 @@ import msgspec
 import pytest
 
 from controller.balancing.node import Kind
+from controller.model.endpoints import Endpoint
 from controller.model.service import (
     Affinity,
     Algorithm,
     Cookie,
     HashOn,
     Limits,
+    Locality,
     Retries,
     RetryBudget,
     Timeouts,
@@ -393,6 +396,21 @@ async def test_a_hash_key_goes_to_the_same_endpoint(rig: Rig) -> None:
     assert all(len(seen) == 1 for seen in by_user.values())
     assert len(set.union(*by_user.values())) > 1
     assert len({(await rig.ask(b"GET /?id=7 HTTP/1.1\r\nHost: a\r\n\r\n")).body for _ in range(3)}) == 1
+
+
+async def test_a_retry_leaves_a_zone_whose_only_endpoint_refuses(rig: Rig) -> None:
+    await rig.open(msgspec.structs.replace(SETTINGS, zone="near"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed = listener.getsockname()[1]
+    endpoints = (
+        rig.endpoint(rig.backend, zone="far"),
+        Endpoint(id="refusing", address="127.0.0.1", port=closed, zone="near"),
+    )
+
+    await rig.apply(endpoints=endpoints, locality=Locality(prefer="Zone"))
+
+    assert [(await rig.ask()).status for _ in range(3)] == [200] * 3
+    assert rig.learnt[:2] == [Kind.CONNECT, Kind.OK]
 
 
 # Pools and memory.

@@ -6,6 +6,7 @@ from collections import Counter
 from fractions import Fraction
 from math import sqrt
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from controller.balancing import weights
 from controller.balancing.affinity import Bindings, Keys, token
 from controller.balancing.eligible import Rules, Source, eligible
 from controller.balancing.levels import LevelPicker
-from controller.balancing.locality import Place, nearest
+from controller.balancing.locality import Place, ladder
 from controller.balancing.node import Kind, Node
 from controller.balancing.outlier import Outlier
 from controller.balancing.picker import Candidate, CandidateSet, Group, Options, PickRequest
@@ -141,7 +142,7 @@ def test_a_nearer_rung_always_has_something_to_pick_if_anything_has(
 ) -> None:
     pickable = set(data.draw(st.lists(st.sampled_from(nodes), unique=True)))
 
-    near, rung = nearest(nodes, pickable, prefer, place)
+    rung, near = ladder(nodes, pickable, prefer, place)[0]
 
     assert set(near) <= set(nodes)
     assert bool(pickable & set(near)) == bool(pickable)
@@ -284,6 +285,32 @@ def test_a_pick_is_neither_tried_nor_full_unless_everything_is(data: st.DataObje
     free = {node for node in reachable if not node.limit or node.inflight < node.limit}
     assert found in (free - set(tried) or free or reachable)
     assert picker.full == (not free)
+
+
+@given(_sources(), HEALTH, PREFER, PLACES, st.sampled_from(sorted(POLICIES)), st.none() | st.binary(max_size=4))
+def test_who_tries_again_meets_every_usable_endpoint_once_before_any_twice(
+    sources: list[Source], health: Health, prefer: str, place: Place, policy: Any, key: bytes | None
+) -> None:
+    """Through the shares of backends, the rungs of locality, and the levels of priority."""
+    rules = Rules(algorithm=Algorithm(type=policy), health=health, prefer=prefer, place=place)
+    found = eligible(sources, rules, NOW)
+    levels = [
+        (
+            level,
+            POLICIES[policy](
+                level.candidates, Options(algorithm=rules.algorithm, scope=str(level.priority)), Random(3)
+            ),
+        )
+        for level in found.levels
+    ]
+    picker = LevelPicker(levels, Random(5), hashing=policy in HASHING)
+
+    tried: list[Node] = []
+    for _ in found.usable:
+        tried.append(picker.pick(PickRequest(NOW, key, tried)))
+
+    assert len(set(tried)) == len(tried)
+    assert any(level.panic for level in found.levels) or set(tried) == set(found.usable)
 
 
 # Retry budget.

@@ -12,6 +12,7 @@ from controller.balancing.eligible import Level
 from controller.balancing.levels import LevelPicker, Without
 from controller.balancing.node import Kind, Node
 from controller.balancing.picker import Candidate, CandidateSet, Group, PickRequest
+from controller.balancing.weights import Share
 from controller.model.endpoints import Endpoint
 
 
@@ -81,6 +82,41 @@ def test_a_level_whose_endpoints_are_tried_is_left_out() -> None:
 
     assert {_pick(picker) for _ in range(20)} == {"a"}
     assert _pick(picker, a) == "b"
+
+
+def test_with_all_that_is_near_tried_the_next_rung_serves_and_then_the_next_level() -> None:
+    here, zone, far, lower = (_node(name) for name in ("here", "zone", "far", "lower"))
+    wider = tuple((Share("b", 1, "Backend", nodes),) for nodes in ((here, zone), (here, zone, far)))
+    level, first = _level(100, here)
+    picker = _picker((level._replace(wider=wider), first), _level(0, lower, priority=1))
+
+    assert _pick(picker) == "here"
+    assert _pick(picker, here) == "zone"
+    assert _pick(picker, here, zone) == "far"
+    assert _pick(picker, here, zone, far) == "lower"
+    assert _pick(picker, here, zone, far, lower) == "here"
+
+
+def test_a_full_one_of_the_next_rung_is_passed_over() -> None:
+    here, near, far = _node("here"), _node("near", limit=1), _node("far")
+    wider = tuple((Share("b", 1, "Backend", nodes),) for nodes in ((here, near), (here, near, far)))
+    level, first = _level(100, here)
+    picker = _picker((level._replace(wider=wider), first))
+    near.start(0.0)
+
+    assert _pick(picker, here) == "far"
+
+
+@pytest.mark.parametrize("hashing", [True, False])
+def test_the_same_key_is_tried_again_on_the_same_one_of_the_next_rung(hashing: bool) -> None:
+    here, *far = (_node(name) for name in "abcdefgh")
+    level, first = _level(100, here)
+    picker = _picker((level._replace(wider=((Share("b", 1, "Backend", (here, *far)),),)), first), hashing=hashing)
+
+    by_key = [{_pick(picker, here, key=b"%d" % key) for _ in range(50)} for key in range(40)]
+
+    assert {len(met) for met in by_key} == {1} if hashing else all(len(met) > 1 for met in by_key)
+    assert set().union(*by_key) == {node.id for node in far}
 
 
 def test_with_every_load_at_0_the_first_level_left_serves() -> None:

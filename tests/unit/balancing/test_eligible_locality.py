@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.balancing.locality import Place, nearest
+from controller.balancing.locality import Place, ladder
 from controller.balancing.node import Node
 from controller.model.endpoints import Endpoint
 from controller.model.service import Prefer
@@ -29,7 +29,7 @@ def _node(name: str, zone: str = "", node: str = "", zones: str = "", nodes: str
 
 def _near(prefer: Prefer, *nodes: Node, place: Place = HERE, usable: str | None = None) -> tuple[str, str]:
     pickable = {node for node in nodes if usable is None or node.id in usable}
-    near, rung = nearest(nodes, pickable, prefer, place)
+    rung, near = ladder(nodes, pickable, prefer, place)[0]
     return "".join(node.id for node in near), rung
 
 
