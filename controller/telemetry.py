@@ -142,7 +142,7 @@ class _Samples(Collector):
             ("connections_refused", "Client connections over maxConnections.", telemetry.refused_connections),
             ("drain_cut", "Requests cut when a drain was over.", telemetry.drain_cut),
             ("bugs", "Faults of the proxy itself.", telemetry.bugs),
-            ("log_lines_lost", "Lines of the access log that could not be written.", telemetry.log_lost),
+            ("log_lines_lost", "Lines of the access log that nobody took in time.", telemetry.log_lost),
             ("worker_restarts", "Workers that died and were replaced.", telemetry.worker_restarts),
             ("config_applied", "Configurations put in force.", telemetry.config_applied),
             ("config_rejected", "Configurations refused; the last good one stays.", telemetry.config_rejected),

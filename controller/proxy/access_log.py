@@ -6,9 +6,8 @@ is decoded as Latin-1, so JSON escapes every unprintable byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -18,20 +17,35 @@ if TYPE_CHECKING:
     from controller.proxy.tcp import TcpFront
 
 BATCH = 256  # lines; at most half a second's, since the process's tick flushes too
+LAST = 1.0
 _encode = msgspec.json.Encoder().encode
 
 
+class Lines(Protocol):
+    """Where whole lines go. It waits for nobody: what can't be had is lost, and counted."""
+
+    lost: int  # lines
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self, seconds: float) -> None:
+        """Write what there is, for so long at most."""
+        ...
+
+
 class AccessLog:
-    """`write` takes whole lines as bytes. Where it raises OSError (nobody reads the log any more), lines are lost and
-    counted: a log costs no request.
-    """
+    """Gathers lines; a log costs no request, whether anybody reads it or not."""
 
-    __slots__ = ("_lines", "_write", "lost")
+    __slots__ = ("_lines", "_to")
 
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self._write = write
+    def __init__(self, to: Lines) -> None:
+        self._to = to
         self._lines: list[bytes] = []
-        self.lost = 0  # lines
+
+    @property
+    def lost(self) -> int:
+        """Lines."""
+        return self._to.lost
 
     def add(self, service: str, exchange: Exchange, outcome: str, status: int, now: float) -> None:
         head, pool = exchange.head, exchange.pool
@@ -93,7 +107,9 @@ class AccessLog:
     def flush(self) -> None:
         if self._lines:
             lines, self._lines = self._lines, []
-            try:
-                self._write(b"\n".join(lines) + b"\n")
-            except OSError:
-                self.lost += len(lines)
+            self._to.write(b"\n".join(lines) + b"\n")
+
+    def close(self) -> None:
+        """The last lines; who reads them has `LAST` seconds."""
+        self.flush()
+        self._to.close(LAST)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from email.utils import formatdate
 from random import Random
 from typing import NamedTuple, Protocol
@@ -18,8 +17,9 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from controller.balancing.locality import Place
+from controller.line_writer import LineWriter
 from controller.model.snapshot import Snapshot, SnapshotPort
-from controller.proxy.access_log import AccessLog
+from controller.proxy.access_log import AccessLog, Lines
 from controller.proxy.codec import Identifiers, Limits
 from controller.proxy.edge import guarded
 from controller.proxy.hosting import Address, Bind, Host, address_of, bind
@@ -50,10 +50,6 @@ class Part(NamedTuple):
     worker: int
     sharing: Carrying
     bind: Bind
-
-
-def write_to_stdout(data: bytes) -> None:
-    os.write(1, data)
 
 
 class Plane(Protocol):
@@ -88,7 +84,7 @@ class DataPlane:
         self,
         settings: ProxySettings,
         telemetry: Telemetry,
-        log_lines: Callable[[bytes], object] = write_to_stdout,
+        lines: Lines | None = None,
         part: Part | None = None,
     ) -> None:
         identity = settings.identity or secrets.token_hex(8)
@@ -101,7 +97,7 @@ class DataPlane:
         self.loop = asyncio.get_running_loop()
         self.memory = Memory((settings.memory if settings.memory is not None else budget()) // settings.workers)
         self.pipes = Pipes(settings.pipes)
-        self.access_log = AccessLog(log_lines)
+        self.access_log = AccessLog(lines or LineWriter())
         self.random = Random(f"{identity}/{seat.worker}")
         self.head_limits = Limits(
             head_bytes=settings.head_bytes, fields=settings.fields, informational=settings.informational
@@ -264,7 +260,7 @@ class DataPlane:
         for lane in self.lanes:
             lane.close()
         self.pipes.close()
-        self.access_log.flush()
+        self.access_log.close()
 
     def __repr__(self) -> str:
         return f"<DataPlane services={len(self.snapshots)} clients={len(self.fronts)} {self.memory}>"

@@ -46,7 +46,6 @@ REPORTED = 0.2  # seconds between two reports: how old the pod's metrics may be
 HEARD = 0.01  # seconds that outcomes are gathered for: how late an ejection may be
 LOOK = 0.01  # seconds between two looks at full endpoints, which other workers may have freed
 GLANCE = 0.05  # the same where no object has a limit, or no clients: 10 ms would cost an idle worker 0.8 % of a core
-LINES = 4096  # bytes that a pipe takes in one piece (POSIX: at least 512; Linux: 4096), whoever else writes to it
 SOCKETS = 64  # descriptors in one message: 16 ports an object are allowed
 
 
@@ -96,7 +95,7 @@ class Worker:
         block = Block(memoryview(memory), settings.workers, begin.slots)
         self._carrying = Carrying(block, begin.worker, self._tell)
         part = Part(begin.worker, self._carrying, self._bound.pop)
-        self._plane = DataPlane(settings, Telemetry(), write_lines, part)
+        self._plane = DataPlane(settings, Telemetry(), part=part)
         self._plane.client_room = raise_descriptor_limit()
         gc.freeze()
         self._report()
@@ -171,14 +170,6 @@ class Worker:
         self._plane.close()
         self._channel.send(report(self._plane))
         self._channel.close()
-
-
-def write_lines(data: bytes) -> None:
-    """Whole lines to stdout, in pieces that no other worker's can come between; a longer line goes alone."""
-    while data:
-        end = data.rfind(b"\n", 0, LINES) + 1 or data.find(b"\n") + 1 or len(data)
-        os.write(1, data[:end])
-        data = data[end:]
 
 
 async def serve(channel: int, sockets: int) -> None:

@@ -360,6 +360,20 @@ class Backend:
             await wire.until(lambda wire=wire: wire.closed)
 
 
+class LogLines:
+    """Decodes the access log's lines into `log`."""
+
+    def __init__(self, log: list[dict[str, Any]]) -> None:
+        self.lost = 0
+        self._log = log
+
+    def write(self, data: bytes) -> None:
+        self._log += [msgspec.json.decode(line) for line in data.splitlines()]
+
+    def close(self, seconds: float) -> None:
+        """Nothing waits."""
+
+
 class Rig:
     """See the module's docstring. `rig.start()` is called by the fixture with the defaults; call it again to change."""
 
@@ -393,7 +407,7 @@ class Rig:
     async def open(self, settings: ProxySettings = SETTINGS, backends: int = 1, **fields: Any) -> None:
         """A proxy in front of so many backends; `fields` are the Snapshot's."""
         self.telemetry = Telemetry()
-        self.plane = DataPlane(settings, self.telemetry, self._logged)
+        self.plane = DataPlane(settings, self.telemetry, LogLines(self.log))
         for number in range(backends):
             backend = Backend(f"b{number}")
             await backend.start()
@@ -485,9 +499,6 @@ class Rig:
 
     def _learn(self, node: Node, now: float, kind: Kind, seconds: float, retry_after: float | None) -> None:
         self.learnt.append(kind)
-
-    def _logged(self, lines: bytes) -> None:
-        self.log += [msgspec.json.decode(line) for line in lines.splitlines()]
 
 
 @contextmanager

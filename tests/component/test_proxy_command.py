@@ -43,6 +43,7 @@ def free_port() -> int:
 
 class Answering(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 65536  # head and body in one write: two would wait for an acknowledgement in between
 
     def do_GET(self) -> None:
         body = self.server.answer.encode()  # type: ignore[attr-defined]
@@ -99,7 +100,7 @@ def until(what: Callable[[], bool]) -> None:
 class Proxy:
     """A running `steelyard proxy`."""
 
-    def __init__(self, path: Path, *options: str) -> None:
+    def __init__(self, path: Path, *options: str, stdout: int = subprocess.DEVNULL) -> None:
         self.admin = free_port()
         self.log = path.with_suffix(".log")
         with self.log.open("wb") as log:
@@ -116,7 +117,7 @@ class Proxy:
                     *options,
                 ),
                 stderr=log,
-                stdout=subprocess.DEVNULL,
+                stdout=stdout,
             )
         until(lambda: self.get("/readyz")[0] == 200)
 
@@ -141,8 +142,8 @@ class Proxy:
 def start(tmp_path: Path) -> Iterator[Callable[..., Proxy]]:
     running: list[Proxy] = []
 
-    def make(path: Path, *options: str) -> Proxy:
-        running.append(Proxy(path, *options))
+    def make(path: Path, *options: str, stdout: int = subprocess.DEVNULL) -> Proxy:
+        running.append(Proxy(path, *options, stdout=stdout))
         return running[-1]
 
     yield make
