@@ -75,6 +75,7 @@ class Telemetry:
         self.drain_cut = 0
         self.bugs = 0
         self.worker_restarts = 0
+        self.worker_failures = 0
         self.pass_through: int | None = None  # services without a configuration; None where that can't be
         self.config_applied = 0
         self.config_rejected = 0
@@ -144,6 +145,11 @@ class _Samples(Collector):
             ("bugs", "Faults of the proxy itself.", telemetry.bugs),
             ("log_lines_lost", "Lines of the access log that nobody took in time.", telemetry.log_lost),
             ("worker_restarts", "Workers that died and were replaced.", telemetry.worker_restarts),
+            (
+                "worker_failures",
+                "Workers that could not begin, for want of descriptors or processes.",
+                telemetry.worker_failures,
+            ),
             ("config_applied", "Configurations put in force.", telemetry.config_applied),
             ("config_rejected", "Configurations refused; the last good one stays.", telemetry.config_rejected),
         ):

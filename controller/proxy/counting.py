@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 
-from controller.proxy.messages import Counts, Report, ServiceGauges
+from controller.model.snapshot import Snapshot
+from controller.proxy.messages import Counts, Key, Report, ServiceGauges
 from controller.proxy.plane import DataPlane
+from controller.proxy.upstream import Upstream
 from controller.telemetry import Gauges, Telemetry
 
 NOTHING = Report()
@@ -127,10 +129,38 @@ def show(of: Report, telemetry: Telemetry) -> None:
     telemetry.memory = lambda: (of.held, of.memory_refused, of.memory_unkept)
 
 
-def gauges(of: Report) -> Iterator[tuple[str, Gauges]]:
-    """By service; what the parent knows itself is not filled in."""
-    for each in of.services:
-        yield (
-            each.service,
-            Gauges(in_flight=each.in_flight, waiting=each.waiting, clients=each.clients, idle=each.idle),
-        )
+def gauges(
+    of: Report, upstreams: Iterable[Upstream], snapshots: Mapping[Key, tuple[Snapshot, str, float]]
+) -> dict[str, Gauges]:
+    """By service. Endpoints, and the versions in force, are what the parent knows itself."""
+    services = {
+        each.service: Gauges(in_flight=each.in_flight, waiting=each.waiting, clients=each.clients, idle=each.idle)
+        for each in of.services
+    }
+    for upstream in upstreams:
+        known = services.setdefault("/".join(upstream.snapshot.key), Gauges())
+        known.usable += upstream.usable
+        known.known += upstream.known
+    for key, (_, version, applied) in snapshots.items():
+        known = services.setdefault("/".join(key), Gauges())
+        known.version, known.applied = version, applied
+    return services
+
+
+class Counted:
+    """What the workers of a pod have counted, those included that have died."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, Report] = {}
+        self._past = NOTHING
+
+    def hear(self, worker: int, latest: Report) -> None:
+        self._latest[worker] = latest
+
+    def bury(self, worker: int) -> None:
+        """What it held is gone, and what it counted stays."""
+        self._past = total((self._past, remains(self._latest.pop(worker, NOTHING))))
+
+    @property
+    def whole(self) -> Report:
+        return total((self._past, *self._latest.values()))

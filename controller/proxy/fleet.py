@@ -21,6 +21,7 @@ from controller.balancing.locality import Place
 from controller.model.snapshot import Snapshot
 from controller.proxy import counting
 from controller.proxy.block import Block, Slots
+from controller.proxy.counting import Counted
 from controller.proxy.drain import terms
 from controller.proxy.hosting import Address, address_of
 from controller.proxy.leading import LedUpstreams
@@ -67,8 +68,7 @@ class Fleet:
         self._number = 0  # of the latest change
         self._changing = asyncio.Lock()
         self._pushes: set[asyncio.Task[None]] = set()
-        self._latest: dict[int, Report] = {}
-        self._past = counting.NOTHING  # what dead workers had counted
+        self._counted = Counted()
         self._closing = False
         telemetry.gauges = self.gauges
 
@@ -167,7 +167,7 @@ class Fleet:
 
     def _hear(self, index: int, message: FromWorker) -> None:
         if isinstance(message, Report):
-            self._latest[index] = message
+            self._counted.hear(index, message)
         elif isinstance(message, Heard):
             self.upstreams.hear(index, message)
 
@@ -184,26 +184,39 @@ class Fleet:
         while not self._closing:
             began = self.loop.time()
             worker = Subordinate(index, self._hear)
-            await worker.start(Begin(self.settings, index, SLOTS), self._memory)
-            self.workers[index] = worker
-            if self._closing:  # since it was begun
-                worker.send(Leave())
             try:
-                await self._sync(worker)
-                status = await worker.wait()
-            finally:
-                worker.kill()
-            self._bury(index)
-            if self._closing:
-                return
-            if self.loop.time() - began >= STEADY:
-                pause = PAUSE
-            self.telemetry.worker_restarts += 1
-            log.error(
-                "worker died, another one takes its place", extra={"worker": index, "status": status, "pause": pause}
-            )
+                await worker.start(Begin(self.settings, index, SLOTS), self._memory)
+                status = await self._live(worker)
+            except OSError as error:  # no descriptor, process or memory is left: the others serve on
+                self.telemetry.worker_failures += 1
+                if self._synced():
+                    self._listeners.rest(index)
+                log.error("worker can't begin", extra={"worker": index, "error": str(error), "pause": pause})
+            else:
+                if self._closing:
+                    return
+                if self.loop.time() - began >= STEADY:
+                    pause = PAUSE
+                self.telemetry.worker_restarts += 1
+                log.error(
+                    "worker died, another one takes its place",
+                    extra={"worker": index, "status": status, "pause": pause},
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST)
+
+    async def _live(self, worker: Subordinate) -> int:
+        """A worker's life from its start; its exit status."""
+        self.workers[worker.index] = worker
+        if self._closing:  # since it was started
+            worker.send(Leave())
+        try:
+            self._listeners.resume(worker.index)
+            await self._sync(worker)
+            return await worker.wait()
+        finally:
+            worker.kill()
+            self._bury(worker.index)
 
     async def _sync(self, worker: Subordinate) -> None:
         """Bring a new worker to the state in force."""
@@ -221,8 +234,7 @@ class Fleet:
         """What the dead worker carried is over, and what it counted stays."""
         del self.workers[index]
         self.block.bury(index)
-        latest = self._latest.pop(index, counting.NOTHING)
-        self._past = counting.total((self._past, counting.remains(latest)))
+        self._counted.bury(index)
 
     # What is known.
 
@@ -232,26 +244,15 @@ class Fleet:
         return bool(self.snapshots) and bool(self._synced()) and not self._closing
 
     def gauges(self) -> Mapping[str, Gauges]:
-        whole = self._whole()
+        whole = self._counted.whole
         counting.show(whole, self.telemetry)
-        services = dict(counting.gauges(whole))
-        for upstream in self.upstreams:
-            gauges = services.setdefault("/".join(upstream.snapshot.key), Gauges())
-            gauges.usable += upstream.usable
-            gauges.known += upstream.known
-        for key, (_, version, applied) in self.snapshots.items():
-            gauges = services.setdefault("/".join(key), Gauges())
-            gauges.version, gauges.applied = version, applied
-        return services
+        return counting.gauges(whole, self.upstreams, self.snapshots)
 
     def idle(self) -> Iterator[tuple[Upstream, Mapping[str, int]]]:
         """Each upstream with its idle connections, by endpoint."""
-        idle = self._whole().idle
+        idle = self._counted.whole.idle
         for upstream in self.upstreams:
             yield upstream, idle.get(upstream.name, {})
-
-    def _whole(self) -> Report:
-        return counting.total((self._past, *self._latest.values()))
 
     # The end.
 
@@ -259,7 +260,7 @@ class Fleet:
         """Let every worker drain, all at once; `hurry` ends the waiting. Returns how many connections were cut."""
         self._closing = True
         grace, patience = terms(snapshot for snapshot, _, _ in self.snapshots.values())
-        cut = self._whole().drain_cut
+        cut = self._counted.whole.drain_cut
         log.info("draining", extra={"accept_grace": grace, "drain": patience, "workers": len(self.workers)})
         self.broadcast(Leave())
         hurrying = self.loop.create_task(self._hurry(hurry), name="hurry")
@@ -275,7 +276,7 @@ class Fleet:
         finally:
             closing.cancel()
             hurrying.cancel()
-        cut = self._whole().drain_cut - cut
+        cut = self._counted.whole.drain_cut - cut
         log.info("drained", extra={"cut": cut})
         return cut
 

@@ -11,13 +11,15 @@ from controller.proxy.hosting import Address, PortInUse, bind, explain
 class Listeners:
     """They share an address by SO_REUSEPORT, so the kernel spreads connections over the workers.
 
-    A worker gets a copy. While the parent keeps its own, what waits in an accept queue outlives the worker.
+    A worker gets a copy. While the parent keeps its own, what waits in an accept queue outlives the worker. Where no
+    worker comes for a while, `rest` leaves the connections to the others.
     """
 
     def __init__(self, workers: int, backlog: int) -> None:
         self._workers = workers
         self._backlog = backlog
         self._made: dict[Address, list[socket.socket]] = {}
+        self._resting: set[int] = set()  # workers
 
     def __contains__(self, address: Address) -> bool:
         return address in self._made
@@ -37,9 +39,10 @@ class Listeners:
                 # SO_REUSEPORT would let a second instance in unseen: so the address is taken alone before.
                 with bind(address) as alone:
                     port = alone.getsockname()[1]
-                for _ in range(self._workers):
+                for worker in range(self._workers):
                     sockets.append(bind((address[0], port), shared=True))
-                    sockets[-1].listen(self._backlog)
+                    if worker not in self._resting:
+                        sockets[-1].listen(self._backlog)
             except OSError as error:
                 for sock in (sock for each in made.values() for sock in each):
                     sock.close()
@@ -48,6 +51,20 @@ class Listeners:
 
     def of(self, worker: int, addresses: Iterable[Address]) -> Sequence[socket.socket]:
         return [self._made[address][worker] for address in addresses]
+
+    def rest(self, worker: int) -> None:
+        """No connection comes here until `resume`; what waits is reset. The addresses stay taken."""
+        if worker not in self._resting:
+            self._resting.add(worker)
+            for sockets in self._made.values():
+                sockets[worker].shutdown(socket.SHUT_RD)  # on Linux a listener stops, and may listen again
+
+    def resume(self, worker: int) -> None:
+        """Raises OSError."""
+        if worker in self._resting:
+            for sockets in self._made.values():
+                sockets[worker].listen(self._backlog)
+            self._resting.discard(worker)
 
     def close(self, addresses: Iterable[Address]) -> None:
         for address in tuple(addresses):

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from controller.proxy.messages import Begin, Channel, Done, FromWorker, Message
 
@@ -28,16 +29,24 @@ class Subordinate:
         self._process: asyncio.subprocess.Process
 
     async def start(self, begin: Begin, memory: int) -> None:
-        """Begin the process, and wait for nothing. `memory`: the descriptor of the counters."""
-        ours, theirs = socket.socketpair()
-        self._sockets, their_sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        descriptors = (theirs.fileno(), their_sockets.fileno())
-        with theirs, their_sockets:
+        """Begin the process, and wait for nothing. `memory`: the descriptor of the counters.
+
+        Raises OSError where the system has no room for it; then nothing is left of it.
+        """
+        with ExitStack() as failed:
+            ours, theirs = map(failed.enter_context, socket.socketpair())
+            sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._sockets, their_sockets = map(failed.enter_context, sockets)
+            descriptors = (theirs.fileno(), their_sockets.fileno())
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "controller.proxy.worker", *map(str, descriptors), pass_fds=descriptors
             )
-        socket.send_fds(self._sockets, [b"m"], [memory])
-        await asyncio.get_running_loop().create_unix_connection(lambda: self._channel, sock=ours)
+            failed.callback(self.kill)
+            socket.send_fds(self._sockets, [b"m"], [memory])
+            await asyncio.get_running_loop().create_unix_connection(lambda: self._channel, sock=ours)
+            failed.pop_all()
+        theirs.close()
+        their_sockets.close()
         self.send(begin)
 
     def send(self, message: Message) -> None:
@@ -47,9 +56,12 @@ class Subordinate:
                 self.kill()
 
     def send_listeners(self, listeners: Sequence[socket.socket]) -> None:
-        """To be called right before the message that names their addresses."""
+        """To be called right before the message that names their addresses. A worker that can't take them is killed."""
         if not self.gone:
-            socket.send_fds(self._sockets, [b"l"], [each.fileno() for each in listeners])
+            try:
+                socket.send_fds(self._sockets, [b"l"], [each.fileno() for each in listeners])
+            except OSError:  # it is ending, or holds too many that it hasn't taken
+                self.kill()
 
     async def up(self, limit: float) -> None:
         """Until it has said anything; killed after `limit` seconds."""

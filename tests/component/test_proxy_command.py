@@ -129,9 +129,11 @@ class Proxy:
         return json.loads(self.get("/config")[1])
 
     def metric(self, name: str) -> float:
-        found = re.search(rf"^{name}\S* (\S+)$", self.get("/metrics")[1], re.MULTILINE)
-        assert found is not None, name
-        return float(found[1])
+        """Its first series; 0 while it has none."""
+        text = self.get("/metrics")[1]
+        assert f"# TYPE {name} " in text
+        found = re.search(rf"^{name}\S* (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found is not None else 0.0
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)

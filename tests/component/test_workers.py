@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ from controller.model.service import Affinity, Algorithm, Cookie, Health, Limits
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort, SnapshotProxy
 from controller.proxy.fleet import Fleet
 from controller.proxy.hosting import PortInUse
+from controller.proxy.listening import Listeners
 from controller.proxy.sharing import OTHERS_AGE, SharedNode
 from controller.proxy.upstream import COALESCED
 from controller.settings import ProxySettings
@@ -199,6 +202,38 @@ async def test_counters_never_fall_and_keep_what_a_dead_worker_counted(pod: Pod)
     await reached(lambda: seen.append(pod.requests()) is None and seen[-1] == 25)
 
     assert seen == sorted(seen)
+
+
+def test_a_listener_at_rest_leaves_its_connections_to_the_others_until_it_is_resumed() -> None:
+    listeners = Listeners(workers=2, backlog=16)
+    listeners.rest(1)
+    address = ("127.0.0.1", 0)
+    listeners.listen([address])
+    (one,), (two,) = (listeners.of(worker, [address]) for worker in range(2))
+
+    def accepted(by: socket.socket) -> int:
+        """Of 20 connections."""
+        count, clients = 0, []
+        for _ in range(20):
+            client = socket.create_connection(one.getsockname(), timeout=LIMIT)
+            clients.append(client)
+            try:
+                sock, _ = by.accept()
+                sock.close()
+                count += 1
+            except BlockingIOError:
+                continue
+        for client in clients:
+            client.close()
+        return count
+
+    assert accepted(one) == 20
+    listeners.resume(1)
+    listeners.rest(0)
+    assert accepted(two) == 20
+    listeners.resume(0)
+    assert 0 < accepted(one) < 20
+    listeners.close_all()
 
 
 async def test_a_worker_that_hangs_is_replaced(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,6 +525,29 @@ def test_the_command_runs_workers_under_one_admin_port_and_leaves_cleanly(
 
     assert proxy.stop() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def test_a_worker_that_cannot_be_replaced_yet_costs_the_others_nothing(
+    tmp_path: Path, start: Callable[..., Proxy], backends: list[Server]
+) -> None:
+    path, port = tmp_path / "shop.yaml", free_port()
+    path.write_text(FILE.format(port=port, backend=backends[0].server_port))
+    proxy = start(path, "--workers", "2")
+    until(lambda: proxy.log.read_text().count("worker serves") == 2)
+    url, parent = f"http://127.0.0.1:{port}/", proxy.process.pid
+    _, hard = resource.prlimit(parent, resource.RLIMIT_NOFILE)
+    resource.prlimit(parent, resource.RLIMIT_NOFILE, (3, hard))  # all that it has stays open, and no more is opened
+
+    os.kill(children(parent)[0], signal.SIGKILL)
+    until(lambda: proxy.log.read_text().count("worker can't begin") >= 3)
+    assert [fetch(url) for _ in range(40)] == [(200, "one")] * 40
+    resource.prlimit(parent, resource.RLIMIT_NOFILE, (hard, hard))
+    until(lambda: proxy.log.read_text().count("worker serves") == 3)
+
+    assert proxy.metric("steelyard_worker_failures_total") >= 3
+    assert proxy.metric("steelyard_worker_restarts_total") == 1
+    assert [fetch(url) for _ in range(40)] == [(200, "one")] * 40
+    assert proxy.stop() == 0
 
 
 def test_workers_end_when_their_parent_is_killed(
