@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import json
+import logging
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +17,7 @@ from threading import Thread
 import pytest
 
 from controller.line_writer import PIECE, LineWriter
+from controller.log_format import JsonFormatter, LineHandler
 from tests.component.test_proxy_command import FILE, LIMIT, Proxy, Server, backends, free_port, start, until
 
 __all__ = ["backends", "start"]  # fixtures
@@ -187,3 +191,41 @@ def test_the_last_lines_are_written_before_the_proxy_ends(
     assert proxy.process.stdout is not None
     with proxy.process.stdout as stdout:
         assert len(stdout.read().splitlines()) == 20
+
+
+LOGS = """
+import logging
+from controller.log_format import configure_logging
+configure_logging()
+for number in range(20_000):
+    logging.info("x" * 100)
+"""
+
+
+def test_a_stderr_that_nobody_reads_stops_no_process(pipe: Pipe) -> None:
+    done = subprocess.run((sys.executable, "-c", LOGS), stderr=pipe[1], timeout=LIMIT, check=False)
+
+    assert done.returncode == 0
+    assert os.read(pipe[0], PIECE).startswith(b'{"time": ')
+
+
+def test_the_log_tells_of_lines_that_it_lost(pipe: Pipe) -> None:
+    reader, writer = pipe
+    handler = LineHandler(LineWriter(writer, room=1000))
+    handler.setFormatter(JsonFormatter())
+
+    for message in ("x" * 2000, "after", "later"):
+        handler.handle(logging.LogRecord("test", logging.INFO, "", 1, message, None, None))
+    handler.close()
+    os.close(writer)
+
+    found = [json.loads(each) for each in read(reader)]
+    assert [(each["message"], each.get("lines_lost")) for each in found] == [("after", 1), ("later", None)]
+
+
+def test_a_record_that_cannot_be_written_down_ends_nothing(pipe: Pipe, capsys: pytest.CaptureFixture[str]) -> None:
+    handler = LineHandler(LineWriter(pipe[1]))
+
+    handler.handle(logging.LogRecord("test", logging.INFO, "", 1, "%d", ("no number",), None))
+
+    assert "Logging error" in capsys.readouterr().err

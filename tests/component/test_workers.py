@@ -329,6 +329,21 @@ async def test_refused_connections_that_linger_take_no_place_in_any_worker(pod: 
     assert await pod.ask() == 200
 
 
+async def test_the_slots_of_an_object_that_is_gone_are_free_when_its_last_client_has_left(pod: Pod) -> None:
+    await pod.open()
+    clients = await pod.held(4)
+    await reached(lambda: pod.in_flight == 4)
+    await pod.fleet.forget(("store", "shop"))
+    pod.go.set()
+    for client in clients:
+        assert (await client.response()).status == 200
+        await client.to_end()
+
+    async with asyncio.timeout(SLOW):
+        while pod.fleet._slots._retired:  # looked at with every change
+            await pod.fleet.forget(("store", "another"))
+
+
 async def test_a_hostnames_answer_reaches_every_worker(pod: Pod) -> None:
     await pod.open()
     backend = SnapshotBackend(
