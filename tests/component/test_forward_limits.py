@@ -55,6 +55,18 @@ async def test_a_client_for_which_there_are_no_descriptors_is_refused_like_one_o
     await rig.reached(lambda: len(rig.plane.fronts) < 3)
 
 
+async def test_a_tcp_client_for_which_there_are_no_descriptors_is_reset(rig: Rig) -> None:
+    await rig.open(protocol="TCP")
+    rig.backend.script(stall())
+    rig.plane.client_room = 1
+    first = await rig.connect()
+    await rig.backend.connection()
+
+    assert await (await rig.connect()).to_end() == ("RST", b"")
+    assert rig.telemetry.refused_connections == 1
+    assert first.ending == "open"
+
+
 async def test_fewer_clients_than_max_connections_may_fit_and_that_is_said(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
