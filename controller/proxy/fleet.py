@@ -198,10 +198,8 @@ class Fleet:
                 if self.loop.time() - began >= STEADY:
                     pause = PAUSE
                 self.telemetry.worker_restarts += 1
-                log.error(
-                    "worker died, another one takes its place",
-                    extra={"worker": index, "status": status, "pause": pause},
-                )
+                about = {"worker": index, "status": status, "pause": pause}
+                log.error("worker died, another one takes its place", extra=about)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST)
 
@@ -223,6 +221,8 @@ class Fleet:
         await worker.up(BEGIN)
         async with self._changing:
             for key in self.snapshots:
+                if self._closing:  # it is told to leave, and the listeners may be closed
+                    return
                 self._send_state(worker, self._state(key, self._addresses[key]))
                 for upstream in self.upstreams.of(key):
                     worker.send(Stand(upstream.name, upstream.standings()))

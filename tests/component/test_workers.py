@@ -489,6 +489,16 @@ async def test_a_drain_ends_what_is_in_flight_in_every_worker(pod: Pod) -> None:
     assert [await worker.wait() for worker in workers] == [0, 0]
 
 
+async def test_a_worker_that_begins_while_the_pod_leaves_ends_with_it(pod: Pod) -> None:
+    await pod.open(proxy=SnapshotProxy(accept_grace=0.0, drain=1.0))
+    pod.fleet.workers[0].kill()
+    await reached(lambda: pod.fleet.telemetry.worker_restarts == 1)
+    await reached(lambda: 0 in pod.fleet.workers)  # it is begun, and has nothing yet
+
+    await pod.fleet.drain(asyncio.Event())
+    await pod.running
+
+
 async def test_what_outlasts_the_drain_is_cut_and_counted(pod: Pod) -> None:
     await pod.open(proxy=SnapshotProxy(accept_grace=0, drain=0.1))
     await pod.held(6)
