@@ -22,11 +22,15 @@ MEDIAN_AGE = 1.0  # seconds
 def median(nodes: Iterable[Node], now: float, decay: float) -> float:
     """Return the median latency of those that have one, brought to `now`, in seconds; 0 where none has.
 
-    `decay` in seconds, above 0.
+    Above the greatest penalty an estimate says that the endpoint asked for a pause, and nothing of the others: a
+    newcomer that started there would be passed over for as long. `decay` in seconds, above 0.
     """
     known = sorted(node.ewma * exp((node.stamp - now) / decay) for node in nodes if node.ewma > 0.0)
-    size = len(known)
-    return (known[(size - 1) // 2] + known[size // 2]) / 2 if known else 0.0
+    usual = [latency for latency in known if latency <= PENALTY[1]]
+    size = len(usual)
+    if not size:
+        return PENALTY[1] if known else 0.0
+    return (usual[(size - 1) // 2] + usual[size // 2]) / 2
 
 
 class Latency:

@@ -117,6 +117,16 @@ def test_a_client_that_left_counts_only_as_a_lower_bound() -> None:
     assert (node.ewma, node.stamp) == (0.300, 6.0)
 
 
+def test_pauses_asked_for_by_all_do_not_lengthen_one_another_and_end() -> None:
+    """Each is added to the usual latency, not to the others' pauses: the product has no bound."""
+    nodes = some_nodes(3)
+    latency = Latency(PeakEwma(decay=1.0), nodes)
+    for at in range(30):
+        latency.observe(nodes[at % 3], at * 10.0, Kind.PUSHBACK, 0.001, 300.0)
+
+    assert all(node.ewma * exp(node.stamp - 1000.0) < 1.0 for node in nodes)
+
+
 def test_the_median_is_of_the_nodes_with_a_latency_brought_to_now() -> None:
     nodes = some_nodes(5)
     assert median(nodes, 0.0, DECAY) == 0.0

@@ -58,6 +58,15 @@ def test_a_node_without_a_sample_starts_at_the_median_of_the_known() -> None:
     assert nodes[2].ewma == pytest.approx(0.020)
 
 
+@pytest.mark.parametrize(("others", "start"), [((3e11,), 5.0), ((3e11, 0.010), 0.010)])
+def test_a_newcomer_does_not_inherit_the_pause_that_another_asked_for(others: tuple[float, ...], start: float) -> None:
+    """An overloaded pod answers 503 with Retry-After, and is scaled up: the load goes to the new one."""
+    nodes = _known([*others, 0.0])
+    picker = PeakEwmaPicker(dict.fromkeys(nodes, 1), DECAY, Random(1))
+
+    assert picker._cost(len(others), 0.0) == pytest.approx(start)
+
+
 def test_without_any_sample_shares_are_even_and_load_decides() -> None:
     nodes = some_nodes(5)
     assert_shares(Counter(sequence(picker_of("PeakEWMA", flat_set(nodes)), 10_000)), dict.fromkeys(nodes, 1.0))
