@@ -15,7 +15,8 @@ POD = "authentication.kubernetes.io/pod-name"
 
 @dataclass(frozen=True)
 class Write:
-    """One request that the API server has answered. `at` is Unix time, of the answer."""
+    """One request that the API server has answered. `at` is Unix time, of its arrival: a process that is stopped in
+    the middle of one has begun it before."""
 
     at: float
     pod: str
@@ -32,7 +33,7 @@ def writes(cluster: Cluster, since: float, account: str = OPERATOR) -> Iterator[
     for path in sorted(cluster.local.layout.log.glob("audit*")):
         for line in path.read_text().splitlines():
             event = json.loads(line)
-            at = datetime.fromisoformat(event["stageTimestamp"]).timestamp()
+            at = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
             if event["user"]["username"] != account or at < since:
                 continue
             about = event.get("objectRef", {})
