@@ -11,6 +11,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -43,6 +44,19 @@ class Said(msgspec.Struct, frozen=True):
     action: str
     note: str
     kind: tuple[str, str] = (f"{GROUP}/{VERSION}", KIND)  # apiVersion and kind of the object
+
+
+def news(key: tuple[str, str], uid: str, before: Iterable[Object], after: Iterable[Object]) -> Iterator[Said]:
+    """What is to be said of an object's conditions when they have become others."""
+    known = {each["type"]: each for each in before}
+    for condition in after:
+        old = known.get(condition["type"])
+        same = old is not None and (old["status"], old["reason"]) == (condition["status"], condition["reason"])
+        if same or (old is None and condition["status"] != "True"):
+            continue  # at first everything waits for something; that is no news
+        good = condition["status"] == "True"
+        note = condition["message"] or f"{condition['type']} is {condition['status']}"
+        yield Said(key, uid, "Normal" if good else "Warning", condition["reason"], condition["type"], note)
 
 
 class _Series(msgspec.Struct):

@@ -18,10 +18,10 @@ import aiohttp
 import msgspec
 
 from controller.kube.api import ApiError, Object
-from controller.kube.events import Recorder, Said
+from controller.kube.events import Recorder, Said, news
 from controller.kube.leftovers import left_over
 from controller.kube.rollouts import Rollouts, deployments, held, rolls
-from controller.kube.store import ChildKey, Owner, Store
+from controller.kube.store import ChildKey, Store
 from controller.kube.workqueue import Workqueue
 from controller.kube.writers import Found, NotLeadingError, NotYetError, Outcome, Writers, covers, ownership
 from controller.model.conditions import transition
@@ -266,7 +266,8 @@ class Reconciler:
         if answer is None:
             return LATER
         self._statuses[key] = _Written(owner.uid, desired, time.monotonic())
-        self._say(key, owner, before, conditions)
+        for said in news(key, owner.uid, before, conditions):
+            self._recorder.say(said)
         self._seen(key, answer)
         return AGAIN[1]
 
@@ -275,19 +276,6 @@ class Reconciler:
         owner, meta = self._store.owners.get(key), answer["metadata"]
         if owner is not None and owner.uid == meta["uid"] and owner.generation <= meta["generation"]:
             self._store.event("MODIFIED", answer)
-
-    def _say(self, key: Key, owner: Owner, before: Iterable[Object], after: Iterable[Object]) -> None:
-        known = {each["type"]: each for each in before}
-        for condition in after:
-            old = known.get(condition["type"])
-            same = old is not None and (old["status"], old["reason"]) == (condition["status"], condition["reason"])
-            if same or (old is None and condition["status"] != "True"):
-                continue  # at first everything waits for something; that is no news
-            good = condition["status"] == "True"
-            note = condition["message"] or f"{condition['type']} is {condition['status']}"
-            self._recorder.say(
-                Said(key, owner.uid, "Normal" if good else "Warning", condition["reason"], condition["type"], note)
-            )
 
 
 def _unheard(before: Iterable[Object], after: Iterable[Object]) -> bool:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, cast
 from controller.balancing.node import Node
 from controller.proxy import causes, endings
 from controller.proxy.causes import Cause
+from controller.proxy.client_connection import ClientConnection
 from controller.proxy.codec import RequestHead, RequestReader
 from controller.proxy.connections import reset
 from controller.proxy.deadlines import expire
 from controller.proxy.edge import guarded, is_bug
 from controller.proxy.forward import Exchange
-from controller.proxy.memory import unsent
 from controller.proxy.tcp_socket import has_left
 
 if TYPE_CHECKING:
@@ -31,47 +31,35 @@ log = logging.getLogger(__name__)
 LARGE = 4096  # bytes: what a connection's share of the process's base has room for isn't counted
 
 
-class Front(asyncio.Protocol):
-    """`deadline` (monotonic seconds) is looked at by the process's tick, which calls `expire`. Reading is paused while
-    any of the reasons holds: the body waits for a connection, the endpoint reads too slowly, a pipelined request waits,
-    the client doesn't read the answers that it has.
-    """
+class Front(ClientConnection):
+    """What HTTP adds to a client connection. The process's tick calls `expire` once `deadline` has passed."""
 
-    UNCONNECTED = 1
-    UPSTREAM = 2
-    PIPELINED = 4
-    FULL = 8
-
-    # fmt: off
     __slots__ = (
-        "_closing", "_counted", "_discarded", "_heading", "_left", "_lingering", "_paused", "_pipelined", "_reader",
-        "_weight", "deadline", "exchange", "full", "lane", "limits", "open", "partial", "peer", "plane", "since",
-        "transport",
+        "_counted",
+        "_discarded",
+        "_heading",
+        "_pipelined",
+        "_reader",
+        "_weight",
+        "exchange",
+        "limits",
+        "partial",
+        "peer",
+        "since",
     )
-    # fmt: on
-
-    transport: asyncio.Transport
 
     def __init__(self, lane: Lane) -> None:
-        self.lane = lane
-        self.plane = lane.plane
+        super().__init__(lane)
         self.limits = lane.route.head_limits
         self.exchange: Exchange | None = None
         self.peer = ""
-        self.open = False
-        self.full = False  # the client reads too slowly
-        self.deadline = 0.0
         self._reader = RequestReader(self.limits)
         self._heading = True  # a head is being waited for with `requestHeaders`, not idly
         self.partial = 0  # bytes of an unfinished head
         self.since = 0.0  # when it began
         self._weight = 0  # bytes of a large head in service
-        self._left = 0  # bytes that the client had yet to take when a closing connection was last looked at
-        self._paused = 0
         self._pipelined = b""
-        self._closing = False
         self._counted = True  # among the lane's clients
-        self._lingering = False
         self._discarded = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -223,20 +211,6 @@ class Front(asyncio.Protocol):
 
     # Back-pressure.
 
-    def pause(self, reason: int) -> None:
-        if not self._paused and self.open:
-            self.transport.pause_reading()
-        self._paused |= reason
-
-    def resume(self, reasons: int) -> None:
-        if self._paused:
-            self._paused &= ~reasons
-            if not self._paused and self.open:
-                self.transport.resume_reading()
-
-    def paused(self, reason: int) -> bool:
-        return bool(self._paused & reason)
-
     def pause_writing(self) -> None:
         self.full = True
         self.plane.memory.block(self)
@@ -252,10 +226,6 @@ class Front(asyncio.Protocol):
             self.resume(self.FULL)
             self._next()
 
-    def write(self, data: bytes) -> None:
-        if self.open:  # uvloop raises on a closed transport
-            self.transport.write(data)
-
     def look(self) -> None:
         """Has the client left? While it isn't read, no event tells."""
         if self.exchange is not None and self.exchange.tunnel is not None:
@@ -266,63 +236,13 @@ class Front(asyncio.Protocol):
     # Short of memory.
 
     def shed(self) -> None:
-        """Give up the client, since others need what it holds."""
         if self.exchange is not None:
             endings.drop(self.exchange, causes.CLIENT_SLOW)
-        elif self._closing:
-            reset(self.transport)
-        elif self.partial and not self.full:
+        elif self.partial and self.open and not self.full:
             self._refuse(causes.MEMORY)
             self._stop_lingering()
         else:
-            self.abort()
-
-    # The end.
-
-    def _finish(self, now: float) -> None:
-        """Close behind a whole answer; what is written still goes out."""
-        self.open = False
-        self._close_behind(now)
-
-    def _close_behind(self, now: float, *, reset_it: bool = False) -> None:
-        """Close once what is written has gone out."""
-        self._closing = True
-        self.deadline = now + self.plane.settings.flush
-        if self.transport.get_write_buffer_size():
-            self._left = unsent(self.transport)
-        if reset_it:
-            reset(self.transport, flush=True)
-        else:
-            self.transport.close()
-
-    def _linger(self) -> None:
-        """Half-close and discard: a close over unread data makes a RST, which can destroy the answer on its way."""
-        if not self.open:
-            return
-        self._closing = self._lingering = True
-        self.open = False
-        self.plane.lingering += 1
-        self.deadline = monotonic() + self.plane.settings.lingering
-        self.transport.write_eof()
-        if self._paused:
-            self._paused = 0
-            self.transport.resume_reading()
-
-    def _stop_lingering(self) -> None:
-        self._lingering = False
-        self.plane.lingering -= 1
-        self._close_behind(monotonic())
-
-    def truncate(self, *, reset_it: bool) -> None:
-        """Close behind half an answer: what came goes out, then a FIN, or a RST where a FIN would say "complete"."""
-        if self.open:
-            self.open = False
-            self._close_behind(monotonic(), reset_it=reset_it)
-
-    def abort(self) -> None:
-        if self.open:
-            self.open, self._closing = False, True
-            reset(self.transport)
+            super().shed()
 
     def serves(self, node: Node) -> bool:
         """Whether its request is on this endpoint."""
@@ -353,21 +273,6 @@ class Front(asyncio.Protocol):
             self._refuse(causes.REQUEST_TIMEOUT)
         else:
             self._finish(now)
-
-    def _expire_closing(self, now: float) -> None:
-        """A client that takes the last answer slowly may. For one that doesn't, a FIN would say that it has all."""
-        left, self._left = self._left, unsent(self.transport)
-        if self._left < left:
-            self.deadline = now + self.plane.settings.flush
-        else:
-            reset(self.transport)
-
-    def _expire_full(self, now: float) -> None:
-        since, idle = self.plane.memory.since(self, now), self.lane.route.timeouts.idle
-        if since is None or now - since >= idle:
-            self.abort()
-        else:
-            self.deadline = since + idle
 
     def bug(self, error: BaseException) -> None:
         """A fault of our own."""

@@ -39,9 +39,9 @@ class TcpFront(asyncio.BufferedProtocol):
 
     # fmt: off
     __slots__ = (
-        "_buffer", "_connecting", "_early", "_ended", "_over", "_pauses", "_pick", "_retry",
-        "_started", "_tried", "_tunnel", "began", "carried", "connected_after", "deadline", "lane", "node",
-        "peer", "plane", "pool", "route", "transport", "tries",
+        "_buffer", "_connecting", "_early", "_ended", "_over", "_pauses", "_pick", "_retry", "_started", "_tried",
+        "_tunnel", "began", "carried", "connected_after", "deadline", "lane", "node", "peer", "plane", "pool", "route",
+        "transport", "tries",
     )
     # fmt: on
 
