@@ -227,11 +227,9 @@ class TcpFront(asyncio.BufferedProtocol):
             if has_left(self.transport):
                 self.transport.abort()
         else:
-            moved, idle = tunnel.moved(now), self.route.timeouts.tcp_idle
-            if now - moved >= idle:
+            self.deadline = tunnel.moved(now) + self.route.timeouts.tcp_idle
+            if self.deadline <= now:
                 tunnel.close(causes.SILENT)
-            else:
-                self.deadline = moved + idle
 
     def look(self) -> None:
         if self._tunnel is not None:
