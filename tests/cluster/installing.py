@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 from tests.cluster.api import Cluster, CommandError, Object, condition
 
@@ -69,8 +70,27 @@ def shop(cluster: Cluster, until: Callable[[Object], object] = programmed, secon
     return cluster.wait("/apis/steelyard.dev/v1alpha1/namespaces/store/balancedservices/shop", until, seconds)
 
 
+def collects(cluster: Cluster) -> None:
+    """Wait until Kubernetes' garbage collector knows the objects' kind: it looks for new ones twice a minute, and what
+    objects own stays for as long when they go before; for ever, when the kind has gone, too."""
+    owner = {"apiVersion": "steelyard.dev/v1alpha1", "kind": "BalancedService", "name": "none", "uid": str(uuid4())}
+    orphan = {"metadata": {"name": "orphan", "namespace": "default", "ownerReferences": [owner]}}
+    cluster.call("POST", "/api/v1/namespaces/default/configmaps", orphan)
+    cluster.wait("/api/v1/namespaces/default/configmaps/orphan", lambda found: not found, seconds=120)
+
+
 def left(cluster: Cluster, kinds: tuple[str, ...], *where: str) -> list[str]:
-    """Names of what is there of ours, or of anything in the release's namespace that Kubernetes hasn't put there."""
+    """Names of what is there of ours, or of anything in the release's namespace that Kubernetes hasn't put there.
+
+    What is owned goes in the background: it has half a minute.
+    """
+    end = time.monotonic() + 30
+    while (found := _left(cluster, kinds, *where)) and time.monotonic() < end:
+        time.sleep(1)
+    return found
+
+
+def _left(cluster: Cluster, kinds: tuple[str, ...], *where: str) -> list[str]:
     found = cluster.kubectl("get", ",".join(kinds), *where, "-o", "name", "--ignore-not-found").split()
     return [name for name in found if name not in ("serviceaccount/default", "configmap/kube-root-ca.crt")]
 

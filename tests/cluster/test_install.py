@@ -24,6 +24,7 @@ from tests.cluster.installing import (
     OPERATOR,
     OWN,
     RESTRICTED,
+    collects,
     example,
     install,
     left,
@@ -165,6 +166,7 @@ def test_leaving_without_the_crd_leaves_no_trace(release: Cluster, app: str, now
     install(release, *now, "--set", "crds.keep=false", "--wait")
     example(release, app)
     shop(release)
+    collects(release)
 
     release.helm("uninstall", "steelyard", "-n", OWN, "--wait", timeout=180)
 

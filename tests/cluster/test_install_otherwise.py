@@ -18,6 +18,7 @@ from tests.cluster.installing import (
     MADE,
     OPERATOR,
     OWN,
+    collects,
     example,
     install,
     left,
@@ -54,6 +55,7 @@ def test_helm_3_installs_upgrades_and_leaves(release: Cluster, client: Client, a
     release.run("helm3", "upgrade", "steelyard", str(CHART), "-n", OWN, *values, timeout=180)
     # Without --logs: Helm 3 asks for them when it has removed the pod, and for those of what is no pod.
     assert release.run("helm3", "test", "steelyard", "-n", OWN, timeout=180).count("Succeeded") == 2
+    collects(release)
     release.run("helm3", "uninstall", "steelyard", "-n", OWN, "--wait", timeout=120)
 
     release.wait(f"/api/v1/namespaces/{OWN}/secrets/steelyard-controller", lambda found: not found)
