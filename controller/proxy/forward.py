@@ -137,10 +137,10 @@ class Exchange(PickRequest):
             return
         out, ended, rest = fed
         connection = self.attempt.connection if self.attempt is not None else None
-        if connection is None and not self.plane.memory.may_hold():
-            self._refuse_body(causes.MEMORY)
-            return
         if connection is None:
+            if not self.plane.memory.may_hold():
+                self._refuse_body(causes.MEMORY)
+                return
             if not ended:  # behind a whole body only a FIN can come, and has to be seen
                 front.pause(front.UNCONNECTED)
         else:

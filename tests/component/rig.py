@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -499,6 +500,19 @@ class Rig:
 
     def _learn(self, node: Node, now: float, kind: Kind, seconds: float, retry_after: float | None) -> None:
         self.learnt.append(kind)
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """The process may open none."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextmanager

@@ -27,7 +27,7 @@ import pytest
 
 from controller.balancing.node import Kind
 from controller.model.service import Health, PassiveHealth, Retries
-from tests.component.rig import LIMIT, OK, Rig, recv_head, send, serve, wait_for
+from tests.component.rig import LIMIT, OK, Rig, no_descriptors, recv_head, send, serve, wait_for
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 EAGER = Retries(attempts=3)
@@ -43,19 +43,6 @@ spec:
   backends: [{{name: all, addresses: [127.0.0.1], port: {backend}}}]
   proxy: {{acceptGrace: 100ms, drain: 1s}}
 """
-
-
-@contextmanager
-def no_descriptors() -> Iterator[None]:
-    """The process may open none."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.dup(0)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_a_request_for_which_there_is_no_descriptor_is_answered_without_blame_or_retry(rig: Rig) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 
 import msgspec
@@ -25,6 +22,7 @@ from tests.component.rig import (
     Step,
     Wire,
     half_close,
+    no_descriptors,
     recv,
     recv_head,
     rst,
@@ -335,19 +333,6 @@ async def test_while_the_only_pipe_is_full_others_pass_by_reading_and_writing(ri
 
     client.start_reading()
     assert await client.to_end() == ("FIN", BACK)
-
-
-@contextmanager
-def no_descriptors() -> Iterator[None]:
-    """The process may open none."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.dup(0)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_where_there_is_no_descriptor_for_a_pipe_bulk_passes_by_reading_and_writing(rig: Rig) -> None:
