@@ -1,7 +1,7 @@
 # Two images from one file: `proxy` holds what a proxy needs, `controller` what the operator needs besides.
 # They install what is downloaded and built outside, so that building them needs no network and no compiler:
 #
-#   maturin build --release --locked --interpreter python3.11 --out dist
+#   python -m release.wheel --interpreter python3.11 --out dist
 #   for target in proxy controller; do
 #     pip download --require-hashes --only-binary :all: --no-deps --python-version 3.11 \
 #       --requirement requirements/$target.txt --dest dist/wheels/$target

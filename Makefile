@@ -63,12 +63,13 @@ lint: $(NATIVE)
 check: lint
 	@$(BIN)/pytest -q -n auto tests/unit tests/laws tests/golden
 
-# The same tests with the core's branch coverage, which costs as much again, and all that needs processes.
+# The same tests with the core's branch coverage, which costs as much again, and all that needs processes: of the package
+# as it ships, its hot path compiled.
 test: lint
 	@$(BIN)/python -m tests.cluster build || test "$$STEELYARD_REQUIRE_CLUSTER" != 1
 	@$(BIN)/pytest -q -n auto --cov --cov-report=term-missing:skip-covered --cov-fail-under=100 tests/unit tests/laws tests/golden
-	@$(BIN)/pytest -q -n auto tests/component
-	@$(BIN)/pytest -q tests/bench
+	@package=$$($(BIN)/python -m tests.cluster package) && export STEELYARD_PACKAGE=$$package && \
+	  $(BIN)/pytest -q -n auto tests/unit tests/laws tests/golden tests/component && $(BIN)/pytest -q tests/bench
 	@$(BIN)/pytest -q -n 2 --dist loadfile tests/cluster
 
 bench: $(NATIVE)
@@ -83,7 +84,7 @@ cluster-down: .make/venv
 dist: $(NATIVE)
 	@mkdir -p dist && rm -f dist/*.whl dist/steelyard-*.tar.gz dist/*.cdx.json
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin sdist --out dist 2>.make/sdist.log || { cat .make/sdist.log; exit 1; }
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --quiet --release --locked --interpreter $(IMAGE_PYTHON) --out dist
+	@$(BIN)/python -m release.wheel --interpreter $(IMAGE_PYTHON) --out dist
 	@for target in proxy controller; do $(BIN)/python -m release.sbom $$target >dist/steelyard-$$target-$(VERSION).cdx.json || exit 1; done
 	@ls -1 dist/*.whl dist/*.tar.gz dist/*.cdx.json
 

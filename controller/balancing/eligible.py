@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-import msgspec
-
 from controller.balancing import locality, priority, slow_start, weights
 from controller.balancing.locality import RUNGS, Place, Rung
 from controller.balancing.node import Node
@@ -37,7 +35,7 @@ class Source(NamedTuple):
 Ladders = Sequence[tuple[Source, Sequence[tuple[Rung, Sequence[Node]]]]]
 
 
-class Rules(msgspec.Struct, frozen=True):
+class Rules(NamedTuple):
     """What of an object, and of the proxy's place, decides eligibility."""
 
     algorithm: Algorithm = Algorithm()

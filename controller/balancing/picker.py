@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from controller.balancing.node import Node
 from controller.model.service import Algorithm
 
@@ -50,7 +48,7 @@ class CandidateSet(NamedTuple):
     members: tuple[Member, ...] = ()  # filled for the hash policies only
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(NamedTuple):
     """What a policy may need besides its candidates."""
 
     algorithm: Algorithm = Algorithm()

@@ -87,23 +87,15 @@ class _ChoosingReader:
         return head
 
 
-class _ProxyFront(Front):
-    """A client connection without a service of its own."""
-
-    __slots__ = ()
-
-    def __init__(self, proxy: ForwardProxy) -> None:
-        super().__init__(proxy.lane)
-        self._reader = cast(RequestReader, _ChoosingReader(self, proxy))
-
-
 class _ProxyFactory(Factory):
     def __init__(self, proxy: ForwardProxy) -> None:
         super().__init__(proxy.lane)
         self._proxy = proxy
 
     def __call__(self) -> Front:
-        return _ProxyFront(self._proxy)
+        front = Front(self.lane)
+        front.reader = cast(RequestReader, _ChoosingReader(front, self._proxy))
+        return front
 
 
 @asynccontextmanager

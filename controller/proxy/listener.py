@@ -39,12 +39,12 @@ class Front(ClientConnection):
         "_discarded",
         "_heading",
         "_pipelined",
-        "_reader",
         "_weight",
         "exchange",
         "limits",
         "partial",
         "peer",
+        "reader",
         "since",
     )
 
@@ -53,7 +53,7 @@ class Front(ClientConnection):
         self.limits = lane.route.head_limits
         self.exchange: Exchange | None = None
         self.peer = ""
-        self._reader = RequestReader(self.limits)
+        self.reader = RequestReader(self.limits)
         self._heading = True  # a head is being waited for with `requestHeaders`, not idly
         self.partial = 0  # bytes of an unfinished head
         self.since = 0.0  # when it began
@@ -127,7 +127,7 @@ class Front(ClientConnection):
             self.abort()
 
     def _read(self, data: bytes) -> None:
-        head = self._reader.feed(data)
+        head = self.reader.feed(data)
         if type(head) is RequestHead:
             if (self.partial or len(data) > LARGE) and not self._weigh(head):
                 return
@@ -140,7 +140,7 @@ class Front(ClientConnection):
             self.plane.memory.held += len(data)
             if not self.plane.memory.may_hold():
                 self._refuse(causes.MEMORY)
-            elif self._reader.started and not self._heading:
+            elif self.reader.started and not self._heading:
                 self._heading = True
                 self.deadline = monotonic() + self.lane.route.timeouts.request_headers
         else:
@@ -251,7 +251,7 @@ class Front(ClientConnection):
 
     def close_idle(self) -> None:
         """Close if nothing is being served or begun: the listener stops."""
-        if self.exchange is None and self.open and not (self._pipelined or self._reader.started):
+        if self.exchange is None and self.open and not (self._pipelined or self.reader.started):
             self._finish(monotonic())
 
     def cut(self) -> None:
@@ -269,7 +269,7 @@ class Front(ClientConnection):
             self._expire_closing(now)
         elif self.full:
             self._expire_full(now)
-        elif self._reader.started:
+        elif self.reader.started:
             self._refuse(causes.REQUEST_TIMEOUT)
         else:
             self._finish(now)

@@ -1,6 +1,7 @@
 """A test cluster to work with by hand: `make cluster` and `make cluster-down`.
 
 python -m tests.cluster build           build its programs, among them the Helm that the chart's tests want
+python -m tests.cluster package         print the folder of the package as it ships, its hot path compiled
 python -m tests.cluster up              start it, or bring the images of the one that runs up to date
 python -m tests.cluster exec CMD...     run a command in its network: kubectl, helm, curl http://ADDRESS/
 python -m tests.cluster down            end it; nothing stays
@@ -11,13 +12,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 
+from release.wheel import WheelError
 from tests.cluster.local import cluster as local
-from tests.cluster.local import images, machine, programs
+from tests.cluster.local import images, machine, programs, wheels
 from tests.cluster.local.buildah import BuildError
 from tests.cluster.local.layout import Layout
 from tests.cluster.local.machine import UnavailableError
-from tests.cluster.local.wheels import WheelError
 
 LAYOUT = Layout(local.KEPT)
 
@@ -58,6 +60,8 @@ if __name__ == "__main__":
         match sys.argv[1:]:
             case ["build"]:
                 build()
+            case ["package"]:
+                print(wheels.package(partial(print, file=sys.stderr)))
             case ["up"]:
                 up()
             case ["exec", *command] if command:

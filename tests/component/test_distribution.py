@@ -10,6 +10,7 @@ import sys
 import tarfile
 import time
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ from threading import Thread
 
 import pytest
 
+from release import hot_path
 from tests.cluster.local import wheels
 
 PROJECT = Path(__file__).parents[2]
@@ -130,6 +132,16 @@ def test_the_wheel_runs_a_proxy_and_the_demo_in_a_clean_environment(tmp_path: Pa
         _, log = process.communicate(timeout=LIMIT)
     assert shown, log
     assert process.returncode == 0, log
+
+
+@IMAGES_PYTHON
+def test_the_hot_path_is_compiled_in_the_wheel() -> None:
+    (wheel,) = wheels.project(print).glob("*.whl")
+
+    with zipfile.ZipFile(wheel) as packed:
+        compiled = {name.partition(".")[0] for name in packed.namelist() if name.endswith(".so")}
+
+    assert {module.removesuffix(".py") for module in hot_path.modules(PROJECT)} - compiled == set()
 
 
 @IMAGES_PYTHON

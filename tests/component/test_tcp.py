@@ -275,13 +275,13 @@ async def test_a_black_holed_endpoint_delays_no_other_connection(rig: Rig) -> No
 
         for client in clients:
             await client.send(b"x")
-        await asyncio.wait(
-            [asyncio.ensure_future(client.take(1)) for client in clients], return_when=asyncio.FIRST_COMPLETED
-        )
+        answers = [asyncio.ensure_future(client.take(1)) for client in clients]
+        await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
 
         assert rig.loop.time() - began < 1
         for client in clients:
             client.rst(flush=False)
+        await asyncio.wait(answers)
         await ended(rig)
 
 

@@ -10,9 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from functools import cache
 from pathlib import Path
+
+from release.wheel import WheelError
+from tests.cluster.local import wheels
 
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / ".make" / "peers"
@@ -79,7 +81,7 @@ def wheel(name: str) -> str:
 
 @cache
 def interpreter() -> str:
-    """An optimised interpreter with this checkout's wheel and the locked dependencies. Raises MissingError."""
+    """An optimised interpreter with the locked dependencies. Raises MissingError."""
     if not Path(OPTIMISED).exists():
         raise MissingError(f"no {OPTIMISED}")
     environment = _environment(HOME / "interpreter", OPTIMISED)
@@ -88,21 +90,16 @@ def interpreter() -> str:
     if not stamp.exists() or stamp.read_text() != lock.read_text():
         _pip(environment, "--require-hashes", "-r", str(lock))
         stamp.write_text(lock.read_text())
-    wheels = HOME / "wheels"
-    shutil.rmtree(wheels, ignore_errors=True)
-    command = (str(Path(sys.executable).parent / "maturin"), "build", "--quiet", "--release", "--locked")
-    _run(*command, "--interpreter", OPTIMISED, "--out", str(wheels), what="maturin could not build the wheel")
-    # Unpacked, not installed: nothing of it stays from an older checkout.
-    package = HOME / "package"
-    shutil.rmtree(package, ignore_errors=True)
-    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as archive:
-        archive.extractall(package)
     return environment
 
 
+@cache
 def package() -> Path:
-    """Where the wheel's modules are, for the interpreter's path."""
-    return HOME / "package"
+    """Where the checkout's modules are as they ship, for the interpreter's path. Raises MissingError."""
+    try:
+        return wheels.package(print, OPTIMISED)
+    except WheelError as error:
+        raise MissingError(f"the wheel could not be built: {str(error).splitlines()[-1]}") from error
 
 
 def _environment(folder: Path, python: str) -> str:

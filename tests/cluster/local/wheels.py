@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+import zipfile
 from pathlib import Path
 
+from release import wheel
 from tests.cluster.local import cache
 from tests.cluster.local.machine import Say
 
 PROJECT = Path(__file__).parents[3]
 PYTHON = "3.11"  # the images'; the tests' own may be newer
 EARLIER = PROJECT / "tests" / "cluster" / "earlier" / "source.tar.xz"
-SOURCES = ("controller", "pyproject.toml", "README.md", "LICENSE")
-
-
-class WheelError(Exception):
-    """The last lines of pip or maturin."""
+SOURCES = ("controller", "release", "pyproject.toml", "README.md", "LICENSE", "requirements/dev.txt")
 
 
 def locked(name: str, say: Say) -> Path:
@@ -30,19 +26,36 @@ def locked(name: str, say: Say) -> Path:
     def make(folder: Path) -> None:
         say(f"downloading the wheels of requirements/{name}.txt")
         options = ("--require-hashes", "--only-binary", ":all:", "--python-version", PYTHON, "--no-deps")
-        _run(sys.executable, "-m", "pip", "download", "--quiet", *options, "-d", str(folder), "-r", str(requirements))
+        wheel.run(
+            sys.executable, "-m", "pip", "download", "--quiet", *options, "-d", str(folder), "-r", str(requirements)
+        )
 
     return cache.entry("wheels", name, cache.digest(requirements), make)
 
 
-def project(say: Say) -> Path:
-    """The folder with the project's wheel, built from the checkout's sources."""
+def project(say: Say, interpreter: str = f"python{PYTHON}") -> Path:
+    """The folder with the project's wheel, built from the checkout's sources. Raises WheelError."""
 
     def make(folder: Path) -> None:
         say("building the project's wheel")
-        _build(PROJECT, folder)
+        wheel.build(folder, interpreter)
 
-    return cache.entry("wheels", "steelyard", cache.digest(*(PROJECT / source for source in SOURCES)), make)
+    return cache.entry("wheels", "steelyard", _key(interpreter), make)
+
+
+def package(say: Say, interpreter: str = sys.executable) -> Path:
+    """The folder with what that wheel installs: a path to import from, and nothing of it is from an older checkout."""
+
+    def make(folder: Path) -> None:
+        (archive,) = project(say, interpreter).glob("*.whl")
+        with zipfile.ZipFile(archive) as packed:
+            packed.extractall(folder)
+
+    return cache.entry("packages", "steelyard", _key(interpreter), make)
+
+
+def _key(interpreter: str) -> str:
+    return cache.digest(wheel.tag(interpreter), *(PROJECT / source for source in SOURCES))
 
 
 def earlier(say: Say) -> Path:
@@ -62,10 +75,4 @@ def _build(source: Path, folder: Path) -> None:
     maturin = (sys.executable, "-m", "maturin", "build", "--release", "--locked", "--quiet")
     # The checkout's folder of build products: most crates are the same, and need no second compilation.
     environment = os.environ | {"CARGO_TARGET_DIR": str(PROJECT / "target")}
-    _run(*maturin, "--interpreter", f"python{PYTHON}", "--out", str(folder), cwd=source, env=environment)
-
-
-def _run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise WheelError("\n".join((done.stdout + done.stderr).strip().splitlines()[-20:]))
+    wheel.run(*maturin, "--interpreter", f"python{PYTHON}", "--out", str(folder), cwd=source, env=environment)

@@ -1,0 +1,74 @@
+"""The wheel: `python -m release.wheel --out dist`. The codec is built by maturin, and the hot path compiled by mypyc.
+
+What is built is a copy of the sources: a compiled module beside its source would be preferred to it for good, whatever
+is edited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+HOT_PATH = Path(__file__).with_name("hot_path.py")
+
+
+class WheelError(Exception):
+    """The last lines of what a tool said."""
+
+
+def build(out: Path, interpreter: str = sys.executable, project: Path = PROJECT) -> None:
+    """Put the wheel for this interpreter into `out`. Raises WheelError.
+
+    C is compiled against the headers of the interpreter that runs this. Where the wheel is for one of another version,
+    its hot path stays Python.
+    """
+    tools = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+        # The checkout's folder of build products: most crates are the same, and need no second compilation.
+        "CARGO_TARGET_DIR": str(PROJECT / "target"),
+    }
+    maturin = (sys.executable, "-m", "maturin")
+    with tempfile.TemporaryDirectory(prefix="steelyard-wheel-") as folder:
+        run(*maturin, "sdist", "--out", folder, cwd=project, env=tools)
+        (archive,) = Path(folder).glob("*.tar.gz")
+        with tarfile.open(archive) as sources:
+            sources.extractall(folder, filter="data")
+        source = archive.with_name(archive.name.removesuffix(".tar.gz"))
+        if tag(interpreter) == sysconfig.get_config_var("SOABI"):
+            run(sys.executable, str(HOT_PATH), cwd=source, env=tools)
+        else:
+            sys.stderr.write(f"the hot path is not compiled: {interpreter} is another version than {sys.executable}\n")
+        options = ("--quiet", "--release", "--locked", "--interpreter", interpreter, "--out", str(out.absolute()))
+        run(*maturin, "build", *options, cwd=source, env=tools)
+
+
+def tag(interpreter: str) -> str:
+    """What an extension module for it has in its name: `cpython-311-x86_64-linux-gnu`. Raises WheelError."""
+    return run(interpreter, "-c", "import sysconfig; print(sysconfig.get_config_var('SOABI'))").strip()
+
+
+def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+    """What it prints. Raises WheelError where it fails."""
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WheelError("\n".join((done.stdout + done.stderr).strip().splitlines()[-20:]))
+    return done.stdout
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m release.wheel", description="Build the wheel.")
+    parser.add_argument("--out", type=Path, default=Path("dist"), help="the folder that gets it (default: dist)")
+    parser.add_argument("--interpreter", default=sys.executable, help="what it is for (default: the running one)")
+    given = parser.parse_args()
+    try:
+        build(given.out, given.interpreter)
+    except WheelError as error:
+        raise SystemExit(str(error)) from None
