@@ -84,7 +84,9 @@ def installed(wheel: Path, folder: Path) -> str:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
     offline = ["--disable-pip-version-check", "--no-index", "--find-links", str(wheels.locked("proxy", print))]
-    subprocess.run([*pip, *offline, str(wheel)], check=True)
+    # The package that other tests import would be found on its path, and taken for installed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([*pip, *offline, str(wheel)], env=environment, check=True)
     return str(folder / "bin" / "steelyard")
 
 
