@@ -35,7 +35,7 @@ def compile_here() -> None:
     from mypyc.build import mypycify
     from setuptools import setup
 
-    extensions = mypycify(modules(Path()), opt_level="3", debug_level="0", group_name=NAME)
+    extensions = mypycify(modules(Path()), opt_level="2", debug_level="0", group_name=NAME)
     setup(name=NAME, packages=[], ext_modules=extensions, script_args=["--quiet", "build_ext", "--inplace"])
 
 

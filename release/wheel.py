@@ -43,7 +43,7 @@ def build(out: Path, interpreter: str = sys.executable, project: Path = PROJECT)
             sources.extractall(folder, filter="data")
         source = archive.with_name(archive.name.removesuffix(".tar.gz"))
         if tag(interpreter) == sysconfig.get_config_var("SOABI"):
-            run(sys.executable, str(HOT_PATH), cwd=source, env=tools)
+            run(sys.executable, str(HOT_PATH), cwd=source, env=tools | {"LDFLAGS": "-s"})  # without symbols
         else:
             sys.stderr.write(f"the hot path is not compiled: {interpreter} is another version than {sys.executable}\n")
         options = ("--quiet", "--release", "--locked", "--interpreter", interpreter, "--out", str(out.absolute()))
