@@ -39,15 +39,25 @@ def build(out: Path, interpreter: str = sys.executable, project: Path = PROJECT)
     with tempfile.TemporaryDirectory(prefix="steelyard-wheel-") as folder:
         run(*maturin, "sdist", "--out", folder, cwd=project, env=tools)
         (archive,) = Path(folder).glob("*.tar.gz")
-        with tarfile.open(archive) as sources:
-            sources.extractall(folder, filter="data")
+        unpack(archive, Path(folder))
         source = archive.with_name(archive.name.removesuffix(".tar.gz"))
         if tag(interpreter) == sysconfig.get_config_var("SOABI"):
+            if not Path(sysconfig.get_path("include"), "Python.h").exists():
+                raise WheelError(
+                    "missing: Python's headers, for the compiled hot path (Debian: apt install python3-dev)"
+                )
             run(sys.executable, str(HOT_PATH), cwd=source, env=tools | {"LDFLAGS": "-s"})  # without symbols
         else:
             sys.stderr.write(f"the hot path is not compiled: {interpreter} is another version than {sys.executable}\n")
         options = ("--quiet", "--release", "--locked", "--interpreter", interpreter, "--out", str(out.absolute()))
         run(*maturin, "build", *options, cwd=source, env=tools)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """As `extractall(filter="data")`, which Python up to 3.11.3 does not know."""
+    with tarfile.open(archive) as packed:
+        packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
+        packed.extractall(folder)  # noqa: S202 - the archives are our own
 
 
 def tag(interpreter: str) -> str:
@@ -57,7 +67,10 @@ def tag(interpreter: str) -> str:
 
 def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """What it prints. Raises WheelError where it fails."""
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise WheelError(f"missing: {command[0]}") from None
     if done.returncode:
         raise WheelError("\n".join((done.stdout + done.stderr).strip().splitlines()[-20:]))
     return done.stdout

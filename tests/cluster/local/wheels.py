@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -63,8 +62,8 @@ def earlier(say: Say) -> Path:
 
     def make(folder: Path) -> None:
         say("building the wheel of an earlier version")
-        with tempfile.TemporaryDirectory() as unpacked, tarfile.open(EARLIER) as archive:
-            archive.extractall(unpacked, filter="data")
+        with tempfile.TemporaryDirectory() as unpacked:
+            wheel.unpack(EARLIER, Path(unpacked))
             (source,) = Path(unpacked).iterdir()
             _build(source, folder)
 
