@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.cluster.api import Cluster, CommandError, Object
+from urllib3.exceptions import HTTPError
+
+from tests.cluster.api import ApiError, Cluster, CommandError, Object
 from tests.cluster.traffic import Client, backend, client_pod
 
 LABELS = {"pod-security.kubernetes.io/enforce": "restricted", "steelyard.dev/test": "true"}
@@ -74,7 +76,11 @@ class Namespace:
     def described(self) -> str:
         """Pods, events and the last lines of every log: what a person asks for first when a test has failed."""
         commands = [("get", "all,endpointslices", "-o", "wide"), ("events",)]
-        for pod in self.list("v1/pods"):
+        try:
+            pods = self.list("v1/pods")
+        except (ApiError, HTTPError) as error:  # the failure must be told nevertheless
+            return f"the API server does not answer: {error}"
+        for pod in pods:
             name = pod["metadata"]["name"]
             commands.append(("logs", name, "--all-containers", "--prefix", "--tail=40", "--ignore-errors"))
         shown = []
