@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
+MATURIN = (sys.executable, "-m", "maturin")
 HOT_PATH = Path(__file__).with_name("hot_path.py")
 
 
@@ -24,20 +25,14 @@ class WheelError(Exception):
     """The last lines of what a tool said."""
 
 
-def build(out: Path, interpreter: str = sys.executable, project: Path = PROJECT) -> None:
+def build(out: Path, interpreter: str = sys.executable) -> None:
     """Put the wheel for this interpreter into `out`. Raises WheelError.
 
     C is compiled against the headers of the interpreter that runs this. Where the wheel is for one of another version,
     its hot path stays Python.
     """
-    tools = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
-        # The checkout's folder of build products: most crates are the same, and need no second compilation.
-        "CARGO_TARGET_DIR": str(PROJECT / "target"),
-    }
-    maturin = (sys.executable, "-m", "maturin")
     with tempfile.TemporaryDirectory(prefix="steelyard-wheel-") as folder:
-        run(*maturin, "sdist", "--out", folder, cwd=project, env=tools)
+        run(*MATURIN, "sdist", "--out", folder, cwd=PROJECT, env=_environment())
         (archive,) = Path(folder).glob("*.tar.gz")
         unpack(archive, Path(folder))
         source = archive.with_name(archive.name.removesuffix(".tar.gz"))
@@ -46,11 +41,24 @@ def build(out: Path, interpreter: str = sys.executable, project: Path = PROJECT)
                 raise WheelError(
                     "missing: Python's headers, for the compiled hot path (Debian: apt install python3-dev)"
                 )
-            run(sys.executable, str(HOT_PATH), cwd=source, env=tools | {"LDFLAGS": "-s"})  # without symbols
+            run(sys.executable, str(HOT_PATH), cwd=source, env=_environment() | {"LDFLAGS": "-s"})  # without symbols
         else:
             sys.stderr.write(f"the hot path is not compiled: {interpreter} is another version than {sys.executable}\n")
-        options = ("--quiet", "--release", "--locked", "--interpreter", interpreter, "--out", str(out.absolute()))
-        run(*maturin, "build", *options, cwd=source, env=tools)
+        pack(source, out, interpreter)
+
+
+def pack(source: Path, out: Path, interpreter: str) -> None:
+    """Build the codec of these sources, and put all that is there into a wheel. Raises WheelError."""
+    options = ("--quiet", "--release", "--locked", "--interpreter", interpreter, "--out", str(out.absolute()))
+    run(*MATURIN, "build", *options, cwd=source, env=_environment())
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+        # The checkout's folder of build products: most crates are the same, and need no second compilation.
+        "CARGO_TARGET_DIR": str(PROJECT / "target"),
+    }
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -72,7 +80,8 @@ def run(*command: str, cwd: Path | None = None, env: Mapping[str, str] | None = 
     except FileNotFoundError:
         raise WheelError(f"missing: {command[0]}") from None
     if done.returncode:
-        raise WheelError("\n".join((done.stdout + done.stderr).strip().splitlines()[-20:]))
+        said = (done.stdout + done.stderr).strip().splitlines()[-20:]
+        raise WheelError("\n".join(said) or f"{command[0]} failed without a word")
     return done.stdout
 
 

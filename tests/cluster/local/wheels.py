@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import zipfile
@@ -65,13 +64,6 @@ def earlier(say: Say) -> Path:
         with tempfile.TemporaryDirectory() as unpacked:
             wheel.unpack(EARLIER, Path(unpacked))
             (source,) = Path(unpacked).iterdir()
-            _build(source, folder)
+            wheel.pack(source, folder, f"python{PYTHON}")
 
     return cache.entry("wheels", "steelyard-earlier", cache.digest(EARLIER), make)
-
-
-def _build(source: Path, folder: Path) -> None:
-    maturin = (sys.executable, "-m", "maturin", "build", "--release", "--locked", "--quiet")
-    # The checkout's folder of build products: most crates are the same, and need no second compilation.
-    environment = os.environ | {"CARGO_TARGET_DIR": str(PROJECT / "target")}
-    wheel.run(*maturin, "--interpreter", f"python{PYTHON}", "--out", str(folder), cwd=source, env=environment)
