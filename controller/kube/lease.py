@@ -43,8 +43,8 @@ class StillWritingError(Exception):
 class Elector:
     """`run(lead)` runs `lead` while we hold the Lease, and cancels it when we lose it.
 
-    `identity` is unique to this process, and says how other replicas reach it. `leading` is true while writes are
-    safe; who writes asks it before each write.
+    `identity` is unique to this process, and says how other replicas reach it. Writes are safe for `left` seconds
+    yet; who writes asks before each write, and has ended it by then.
     """
 
     def __init__(
@@ -76,7 +76,11 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        return self._renewed is not None and time.monotonic() - self._renewed < self._timing.deadline
+        return self.left > 0
+
+    @property
+    def left(self) -> float:
+        return 0.0 if self._renewed is None else max(0.0, self._renewed + self._timing.deadline - time.monotonic())
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """For ever. Cancelled, it ends `lead` first, then gives the Lease back."""
@@ -121,14 +125,13 @@ class Elector:
 
     async def _renew(self) -> bool:
         """False once the Lease is another's, or the deadline has passed."""
-        assert self._renewed is not None
-        while (left := self._renewed + self._timing.deadline - time.monotonic()) > 0:
+        while (left := self.left) > 0:
             try:
                 async with asyncio.timeout(left):
                     return await self._try()
             except EXPECTED as error:
                 log.info("lease not renewed", extra={"error": repr(error), "left": round(left, 1)})
-            await asyncio.sleep(min(self._period(), max(0.0, left)))
+            await asyncio.sleep(min(self._period(), left))
         return False
 
     def _period(self) -> float:

@@ -91,7 +91,7 @@ class Operator:
         self.elector = Elector(api, scope.namespace, scope.lease, scope.identity, owner=scope.owner)
         self._recorder = Recorder(api, scope.identity)
         self._publisher = Publisher(self.store.inputs, proxies.put, proxies.gone)
-        self._writers = Writers(api, lambda: self.elector.leading)
+        self._writers = Writers(api, lambda: self.elector.left)
         self._reconciler = Reconciler(self.store, self._writers, self._recorder, desired, scope.rollouts)
         self._lister = Lister(api, self.store)
         self.front = Front(configure, self._event, scope.namespaces)

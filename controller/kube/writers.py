@@ -48,7 +48,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class NotLeadingError(Exception):
-    """The Lease was lost between a decision and its write."""
+    """The Lease was lost between a decision and the end of its write."""
 
 
 class NotYetError(Exception):
@@ -56,12 +56,12 @@ class NotYetError(Exception):
 
 
 class Writers:
-    """`may_write` is asked before each write: the Lease may be lost at any time."""
+    """`lease_left` is asked before each write, which is given so many seconds: the Lease may be lost at any time."""
 
-    def __init__(self, api: Api, may_write: Callable[[], bool]) -> None:
+    def __init__(self, api: Api, lease_left: Callable[[], float]) -> None:
         self.writes = 0
         self._api = api
-        self._may_write = may_write
+        self._lease_left = lease_left
         self._bucket: TokenBucket | None = None
         self._written: OrderedDict[str, tuple[str, str]] = OrderedDict()  # uid: (resourceVersion, digest)
 
@@ -167,10 +167,19 @@ class Writers:
         if self._bucket is None:
             self._bucket = TokenBucket(RATE, BURST, asyncio.get_running_loop().time)
         await asyncio.sleep(self._bucket.take())
-        if not self._may_write():
+        left = self._lease_left()
+        if left <= 0:
             raise NotLeadingError
         self.writes += 1
-        return await self._api.json(method, path, **request)
+        try:
+            # A process that stands still while a connection opens would send it whenever it goes on; this timer is
+            # due by then, and the first thing that the write sees.
+            async with asyncio.timeout(left):
+                return await self._api.json(method, path, **request)
+        except TimeoutError:
+            if self._lease_left() <= 0:
+                raise NotLeadingError from None
+            raise
 
     def _same(self, live: Object, sent: Object, digest: str) -> bool:
         meta = live["metadata"]

@@ -34,6 +34,20 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         print(pid)
 """
 _SIGNAL = "import os, sys; os.kill(int(sys.argv[1]), int(sys.argv[2]))"
+_STOP_WAITING = """
+import os, platform, signal, sys, time
+pid, epoll_pwait = int(sys.argv[1]), {"x86_64": "281", "aarch64": "22"}[platform.machine()]
+for attempt in range(2000):
+    os.kill(pid, signal.SIGSTOP)
+    while "T (stopped)" not in open(f"/proc/{pid}/status").read():
+        time.sleep(0.001)
+    call = open(f"/proc/{pid}/syscall").read().split()
+    if call[0] == epoll_pwait and call[4] != "0x0":
+        sys.exit()
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.001)
+sys.exit("it never waits")
+"""
 
 
 class Process:
@@ -53,9 +67,16 @@ class Process:
         self._cluster.inside(sys.executable, "-c", _SIGNAL, self.pid, str(number.value))
 
     @contextlib.contextmanager
-    def stopped(self) -> Iterator[None]:
-        """It stands still, its sockets stay: to others it is a peer that says nothing."""
-        self.signal(signal.SIGSTOP)
+    def stopped(self, *, waiting: bool = False) -> Iterator[None]:
+        """It stands still, its sockets stay: to others it is a peer that says nothing.
+
+        `waiting`: in libuv's wait for what comes next, and not between two instructions, such as a last look
+        at a clock and the sending that depends on it.
+        """
+        if waiting:
+            self._cluster.inside(sys.executable, "-c", _STOP_WAITING, self.pid)
+        else:
+            self.signal(signal.SIGSTOP)
         try:
             yield
         finally:

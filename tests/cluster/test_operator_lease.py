@@ -63,14 +63,17 @@ def test_after_a_clean_stop_the_lease_moves_at_once(operator: Operator, namespac
 def test_a_leader_that_stood_still_writes_nothing_once_another_has_taken_over(
     operator: Operator, namespace: Namespace
 ) -> None:
-    """It is stopped amid its work, and comes back to changes that it would have to write."""
+    """It is stopped amid its work, its connections half open, and comes back to changes that it would have to write.
+
+    What no process can know of is left out: to be stopped between its last look at the clock and the sending.
+    """
     cluster = namespace.cluster
     first = _settled(operator, cluster)
     names = [f"shop-{number}" for number in range(60)]
     process = Process(cluster, f"STEELYARD_POD={_pod(first)}")
 
     namespace.apply(*(balanced(name, **FIXED) for name in names))
-    with process.stopped():
+    with process.stopped(waiting=True):
         lease = cluster.wait(LEASE, lambda lease: _holder(lease) not in ("", first), seconds=40)
         taken = datetime.fromisoformat(lease["spec"]["acquireTime"]).timestamp()
         _all_programmed(namespace, 1)

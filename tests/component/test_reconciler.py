@@ -62,14 +62,14 @@ def desired(certified: Callable[[], bool] = lambda: True) -> Desired:
 class Bench:
     """A store, a reconciler, and the proxies' reports, before a fake API server."""
 
-    def __init__(self, api: Api, may_write: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, api: Api, lease_left: Callable[[], float] = lambda: 60.0) -> None:
         self.reports: dict[tuple[str, str], list[ProxyReport]] = {}
         listeners = Listeners(publish=lambda *_: None, write=lambda key: self.reconciler.changed(key))
         self.store = Store(listeners, self.reports)
         self.recorder = Recorder(api, "test")
         self.certified = True
         wanted = desired(lambda: self.certified)
-        self.reconciler = Reconciler(self.store, Writers(api, may_write), self.recorder, wanted)
+        self.reconciler = Reconciler(self.store, Writers(api, lease_left), self.recorder, wanted)
 
     def start(self, *objects: dict[str, Any]) -> None:
         self.store.end_list(None, objects)

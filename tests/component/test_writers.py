@@ -65,7 +65,7 @@ async def api(fake: FakeApi) -> AsyncIterator[Api]:
 
 @pytest.fixture
 def writers(api: Api) -> Writers:
-    return Writers(api, lambda: True)
+    return Writers(api, lambda: 60.0)
 
 
 async def test_a_new_child_is_applied_without_force(fake: FakeApi, writers: Writers) -> None:
@@ -110,7 +110,7 @@ async def test_what_is_as_it_should_be_is_not_written(fake: FakeApi, writers: Wr
     await put(writers, deployment())
 
     assert await put(writers, deployment(), live(fake)) == "same"
-    assert await put(Writers(writers._api, lambda: True), deployment(), live(fake)) == "same"
+    assert await put(Writers(writers._api, lambda: 60.0), deployment(), live(fake)) == "same"
     assert fake.count("PATCH", PATH) == 1
 
 
@@ -155,7 +155,7 @@ async def test_a_deletion_names_the_uid(fake: FakeApi, writers: Writers) -> None
 
 
 async def test_who_lost_the_lease_writes_nothing(fake: FakeApi, api: Api) -> None:
-    writers = Writers(api, lambda: False)
+    writers = Writers(api, lambda: 0.0)
 
     with pytest.raises(NotLeadingError):
         await put(writers, deployment())
