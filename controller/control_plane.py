@@ -37,8 +37,8 @@ from controller.kube.tokens import Reviewer
 from controller.kube.writers import NotYetError
 from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
+from controller.operations import Operations, registry
 from controller.settings import OperatorSettings
-from controller.telemetry import Operations, operator_registry
 from controller.translate import Key, Translated
 
 log = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ class ControlPlane:
     async def _listen(self, listeners: contextlib.AsyncExitStack) -> None:
         view = admin.View(
             ready=lambda: self.operator.ready and self._serving and not self._ending,
-            registry=operator_registry(self._operations),
+            registry=registry(self._operations),
             config=lambda: {name: each.version for name, each in self._published()},
             endpoints=lambda: {name: msgspec.Raw(each.body) for name, each in self._published()},
         )

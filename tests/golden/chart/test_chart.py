@@ -14,11 +14,12 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from controller import operations
 from controller.__main__ import main as command
 from controller.children.meta import labels
 from controller.model.parsing import parse
 from controller.model.service import BalancedService
-from controller.telemetry import OPERATOR_COUNTS, Operations, Telemetry, operator_registry
+from controller.telemetry import Telemetry
 from release.manifest import CHART, COPY, CRD, MANIFEST, PROJECT, manifest, render
 from release.readme import UndocumentedError, readme, rows
 
@@ -351,17 +352,17 @@ def test_the_test_object_is_where_the_operator_looks(helm: str) -> None:
 def test_every_metric_asked_for_exists(file: str) -> None:
     telemetry = Telemetry()
     telemetry.control = lambda: (True, 0.0)
-    operations = Operations(
+    state = operations.Operations(
         synced=True,
         leading=True,
         objects=0,
         queued=0,
         streams=0,
         ages={"services": 0.0},
-        counts=dict.fromkeys(OPERATOR_COUNTS, 0),
+        counts=dict.fromkeys(operations.COUNTS, 0),
         wire={},
     )
-    text = (generate_latest(telemetry.registry()) + generate_latest(operator_registry(lambda: operations))).decode()
+    text = (generate_latest(telemetry.registry()) + generate_latest(operations.registry(lambda: state))).decode()
     exist = set(re.findall(r"(?m)^# TYPE (\S+)", text))
 
     asked = re.findall(r"\bsteelyard_[a-z_]+", (CHART / "files" / file).read_text())
