@@ -12,16 +12,14 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from prometheus_client import generate_latest
 
-from controller import operations
 from controller.__main__ import main as command
 from controller.children.meta import labels
 from controller.model.parsing import parse
 from controller.model.service import BalancedService
-from controller.telemetry import Telemetry
 from release.manifest import CHART, COPY, CRD, MANIFEST, PROJECT, manifest, render
 from release.readme import UndocumentedError, readme, rows
+from tests.golden.chart.objects import Object, of, rendered
 
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*.values.yaml"))
@@ -29,17 +27,6 @@ OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
 # Kinds that only their CRD describes.
 SINCE_1_36 = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 FOREIGN = ("apiextensions.k8s.io/", "cert-manager.io/", "monitoring.coreos.com/", "steelyard.dev/")
-
-Object = dict[str, Any]
-
-
-def rendered(helm: str, *options: str) -> list[Object]:
-    return [each for each in yaml.safe_load_all(render(helm, *options)) if each]
-
-
-def of(objects: list[Object], kind: str, name: str | None = None) -> Object:
-    (found,) = [each for each in objects if each["kind"] == kind and name in (None, each["metadata"]["name"])]
-    return found
 
 
 def hooks(helm: str, *options: str) -> list[Object]:
@@ -346,26 +333,3 @@ def test_the_test_object_is_where_the_operator_looks(helm: str) -> None:
     found = hooks(helm, "--set", "watchNamespaces={store}")
 
     assert [each["metadata"]["namespace"] for each in found] == ["store", "store"]
-
-
-@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
-def test_every_metric_asked_for_exists(file: str) -> None:
-    telemetry = Telemetry()
-    telemetry.control = lambda: (True, 0.0)
-    state = operations.Operations(
-        synced=True,
-        leading=True,
-        objects=0,
-        queued=0,
-        streams=0,
-        ages={"services": 0.0},
-        counts=dict.fromkeys(operations.COUNTS, 0),
-        wire={},
-    )
-    text = (generate_latest(telemetry.registry()) + generate_latest(operations.registry(lambda: state))).decode()
-    exist = set(re.findall(r"(?m)^# TYPE (\S+)", text))
-
-    asked = re.findall(r"\bsteelyard_[a-z_]+", (CHART / "files" / file).read_text())
-
-    assert asked
-    assert {name.removesuffix("_bucket") for name in asked} - exist == set()
