@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from controller.balancing.affinity import Keys
 from controller.discovery import files
 from controller.model.service import BalancedService
 from controller.model.snapshot import Snapshot
+from controller.proxy.holding import apply_or_hold
 from controller.proxy.hosting import PortInUse
 from controller.proxy.plane import Plane
 from controller.translate import Inputs, translate_all
@@ -60,25 +61,43 @@ def session_secret(path: Path | None) -> bytes | None:
 
 
 async def follow(plane: Plane, path: Path, secret: bytes | None) -> None:
-    """Keep the plane at what the file says. A bad edit is logged and counted, and the last good one stays in force.
+    """Keep the plane at what the file says.
 
-    Raises PortInUse if a port can't be had at the start.
+    A bad edit is logged and counted, and the last good one stays in force. So is a service whose ports can't all be
+    had; the others are in force, and it is tried again. Raises PortInUse if a port can't be had at the start.
     """
-    started = False
-    async for found in files.watch(path):
+    started, refused = False, _Refused()
+    async for found in files.watch(path, left=lambda: bool(refused.ports)):
         try:
             if isinstance(found, files.Refused):
                 raise BadConfiguration(str(found))
-            await _put_in_force(plane, snapshots(path, found.services), secret)
-            started = True
-        except (BadConfiguration, PortInUse) as error:
+            faults = await _put_in_force(plane, snapshots(path, found.services), secret)
+        except BadConfiguration as error:
             if not started:
                 raise
-            plane.telemetry.config_rejected += 1
-            log.error("configuration refused, the last good one stays", extra={"faults": str(error).splitlines()})
+            refused.ports = []
+            _reject(plane, "configuration refused, the last good one stays", str(error).splitlines())
+            continue
+        if faults and not started:
+            raise faults[0]
+        started = True
+        before, refused.ports = refused.ports, [str(fault) for fault in faults]
+        if refused.ports and refused.ports != before:
+            _reject(plane, "ports refused, they stay as they are", refused.ports)
 
 
-async def _put_in_force(plane: Plane, wanted: tuple[Snapshot, ...], secret: bytes | None) -> None:
+class _Refused:
+    ports: Sequence[str] = ()  # what is wrong with each
+
+
+def _reject(plane: Plane, what: str, faults: Sequence[str]) -> None:
+    plane.telemetry.config_rejected += 1
+    log.error(what, extra={"faults": faults})
+
+
+async def _put_in_force(plane: Plane, wanted: tuple[Snapshot, ...], secret: bytes | None) -> list[PortInUse]:
+    """All that can be; returns what can't."""
+    refused = []
     for key in set(plane.snapshots) - {snapshot.key for snapshot in wanted}:
         await plane.forget(key)
         log.info("service removed", extra={"service": "/".join(key)})
@@ -88,5 +107,9 @@ async def _put_in_force(plane: Plane, wanted: tuple[Snapshot, ...], secret: byte
             plane.upstreams.rekey(snapshot.key, Keys(hmac.digest(secret, name.encode(), hashlib.sha256)))
         elif snapshot.affinity is not None and snapshot.key not in plane.snapshots:
             log.warning("affinity cookies end with this process: no --session-key-file", extra={"service": name})
-        if await plane.apply(snapshot):
-            log.info("configuration in force", extra={"service": name, "version": snapshot.version})
+        try:
+            if await apply_or_hold(plane, snapshot):
+                log.info("configuration in force", extra={"service": name, "version": snapshot.version})
+        except PortInUse as error:
+            refused.append(error)
+    return refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from controller.model.service import KIND, BalancedService, Fault, Invalid
 
 _BYTES = 4 * 1024 * 1024  # read at most: a thousand services are half of it
 INTERVAL = 0.2  # seconds between two looks at the file; a change is read once it has been quiet for one
+AGAIN = 10  # looks
 
 
 class FileFault(msgspec.Struct, frozen=True):
@@ -121,18 +122,26 @@ def _clashes(service: BalancedService, others: list[BalancedService], ports: dic
             yield Fault(f"spec.ports[{index}].port", f"{port.port} is already taken by {first}: change one")
 
 
-async def watch(path: Path, interval: float = INTERVAL) -> AsyncIterator[Contents | Refused]:
+async def watch(
+    path: Path, interval: float = INTERVAL, *, left: Callable[[], bool] = lambda: False
+) -> AsyncIterator[Contents | Refused]:
     """What the file says now, and again after each change that makes a difference; never ends.
 
     `interval`: seconds between two looks. A fault is a value like any other: who keeps what was good is the caller.
+    While something is `left` to be done about it, an unchanged file is told again every `AGAIN` looks.
     """
     seen = _signature(path)
     last = await asyncio.to_thread(read, path)
     yield last
+    looks = 0
     while True:
         await asyncio.sleep(interval)
         signature = _signature(path)
+        looks += 1
         if signature == seen:
+            if looks >= AGAIN and left():
+                looks = 0
+                yield last
             continue
         while True:  # until its writer has paused
             await asyncio.sleep(interval)
@@ -140,8 +149,9 @@ async def watch(path: Path, interval: float = INTERVAL) -> AsyncIterator[Content
             if signature == seen:
                 break
         found = await asyncio.to_thread(read, path)
-        if found != last:
+        if found != last or left():
             last = found
+            looks = 0
             yield found
 
 

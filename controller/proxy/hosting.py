@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
@@ -18,10 +19,11 @@ UNSENT = 128 * 1024  # bytes per connection that the kernel keeps beyond what is
 Address = tuple[str, int]
 Key = tuple[str, str]
 Bind = Callable[[Address], socket.socket]
+LAST = 65535
 
 
 class PortInUse(Exception):  # noqa: N818 - what happened, in the words of the message
-    """Another process has the address, or it may not be taken; the message says what to do."""
+    """The address can't be had, for the most part since another process has it; the message says what to do."""
 
 
 class Factory:
@@ -118,6 +120,8 @@ def bind(address: Address, *, shared: bool = False) -> socket.socket:
     `::` is both families, whatever the kernel's default, and IPv4 alone where there is no IPv6.
     """
     host, port = address
+    if port > LAST:
+        raise OSError(errno.ERANGE, f"the last port is {LAST}")  # else an OverflowError, which nobody expects
     if host == "::" and not socket.has_dualstack_ipv6():
         host = "0.0.0.0"  # noqa: S104 - all addresses are what was asked for
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
@@ -146,7 +150,12 @@ def address_of(snapshot: Snapshot, port: SnapshotPort, settings: ProxySettings) 
 
 
 def explain(address: Address, error: OSError) -> str:
+    """What is wrong with the address, and the mend."""
     host, port = address
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine; --host names the one to listen on"
+    if error.errno == errno.ERANGE:
+        return f"port {port} on {host} can't be taken: {error.strerror}; choose a smaller --listen-offset"
     mend = "--listen-offset moves all ports, for instance by 8000"
     if isinstance(error, PermissionError):
         return f"port {port} on {host} may not be taken without privileges; {mend}"

@@ -69,6 +69,7 @@ async def backend(name: str) -> AsyncIterator[int]:
 class Operator:
     def __init__(self) -> None:
         self.hub = Hub()
+        self.report: Report | None = None  # the last
 
     def put(self, snapshot: Snapshot) -> None:
         self.hub.put(snapshot)
@@ -83,7 +84,7 @@ class Operator:
             return key[0] == "store"
 
         def reported(key: tuple[str, str], proxy: str, report: Report) -> None:
-            """Nobody asks."""
+            self.report = report
 
         access = Access(
             allowed=allowed,
@@ -376,12 +377,12 @@ async def test_a_proxy_that_others_run_answers_503_too_when_its_object_is_gone(t
 
 
 @contextlib.asynccontextmanager
-async def gateway(url: str, tmp_path: Path) -> AsyncIterator[DataPlane]:
+async def gateway(url: str, tmp_path: Path, *, again: float = controlled.AGAIN) -> AsyncIterator[DataPlane]:
     token = tmp_path / "token"
     token.write_text("token")
     plane = DataPlane(ProxySettings(host="127.0.0.1"), Telemetry())
     settings = Settings(url=url, namespace="store", names=("shop",), token=token)
-    following = asyncio.create_task(controlled.follow(plane, settings))
+    following = asyncio.create_task(controlled.follow(plane, settings, again=again))
     try:
         yield plane
     finally:
