@@ -42,7 +42,7 @@ ports: [{name: sidecar-health, containerPort: "=variables.ports[1]", protocol: T
 startupProbe: {httpGet: {path: /readyz, port: "=variables.ports[1]"}, periodSeconds: 1, timeoutSeconds: 2, failureThreshold: {{ add 20 (int64 (ceil .Values.injection.startTimeout)) }}}
 livenessProbe: {httpGet: {path: /healthz, port: "=variables.ports[1]"}, periodSeconds: 10, timeoutSeconds: 2, failureThreshold: 3}
 readinessProbe: {httpGet: {path: /readyz, port: "=variables.ports[1]"}, periodSeconds: 5, timeoutSeconds: 2, failureThreshold: 2}
-resources: {{ toJson .Values.injection.resources }}
+resources: {{ .Values.injection.resources | default dict | toJson }}
 securityContext:
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL]}
