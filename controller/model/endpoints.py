@@ -56,6 +56,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     external_name: str = ""
     ports: tuple[ServicePort, ...] = ()
     cluster_ip: str = ""  # "" for headless ones
+    ingress: str = ""  # a load balancer's address or hostname, once it has one
     families: tuple[str, ...] = ()  # `IPv4`, `IPv6`, the preferred one first
 
     @property
@@ -120,6 +121,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 def service_record(item: Json) -> ServiceRecord:
     meta, spec = _map(item, "metadata"), _map(item, "spec")
     cluster_ip = spec.get("clusterIP") or ""
+    balancers = _list(_map(_map(item, "status"), "loadBalancer"), "ingress")
     return ServiceRecord(
         namespace=meta.get("namespace") or DEFAULT_NAMESPACE,
         name=meta["name"],
@@ -133,6 +135,7 @@ def service_record(item: Json) -> ServiceRecord:
             if (port.get("protocol") or "TCP") == "TCP"
         ),
         cluster_ip="" if cluster_ip == "None" else cluster_ip,
+        ingress=next((found for each in balancers if (found := each.get("ip") or each.get("hostname"))), ""),
         families=tuple(_list(spec, "ipFamilies")),
     )
 

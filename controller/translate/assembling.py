@@ -79,7 +79,7 @@ def translate(inputs: Inputs, key: Key) -> Translated:
             ports=_ports(allotted.listen),
         ),
         sidecar=SidecarStatus(address=allotted.address) if allotted.address else None,
-        address=front.cluster_ip if front else "",
+        address=(front.ingress or front.cluster_ip) if front else "",
     )
     return Translated(
         snapshot=snapshot,
@@ -104,7 +104,7 @@ def _rejected(inputs: Inputs, key: Key, given: Given, what: tuple[Fact, ...]) ->
             ports=_ports(given.listen),
         ),
         sidecar=SidecarStatus(address=given.address) if given.address else None,
-        address=front.cluster_ip if front else "",
+        address=(front.ingress or front.cluster_ip) if front else "",
     )
     return Translated(snapshot=None, status=status)
 

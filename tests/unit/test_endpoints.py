@@ -56,6 +56,22 @@ def test_a_service_without_a_spec_has_defaults() -> None:
     assert service_record({"metadata": {"namespace": "a", "name": "b"}}) == ServiceRecord(namespace="a", name="b")
 
 
+@pytest.mark.parametrize(
+    ("ingress", "expected"),
+    [
+        (None, ""),
+        ([], ""),
+        ([{"ip": "203.0.113.7"}], "203.0.113.7"),
+        ([{"hostname": "lb.example"}], "lb.example"),
+        ([{"ports": []}, {"ip": "203.0.113.8"}], "203.0.113.8"),
+    ],
+)
+def test_a_load_balancers_address_is_read_once_it_has_one(ingress: object, expected: str) -> None:
+    item = {"metadata": {"name": "b"}, "status": {"loadBalancer": {"ingress": ingress}}}
+
+    assert service_record(item).ingress == expected
+
+
 def test_a_headless_service_has_no_cluster_ip() -> None:
     item = {"metadata": {"name": "b"}, "spec": {"clusterIP": "None"}}
 

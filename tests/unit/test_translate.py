@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controller.model.endpoints import Slice, SliceEndpoint, SlicePort
+from controller.model.endpoints import ServiceRecord, Slice, SliceEndpoint, SlicePort
 from controller.model.names import LONGEST, fitted, headless_name, proxy_name, short_hash
 from controller.model.service import Backend, BalancedService, Fault, Invalid, Port, Proxy
 from controller.translate import BackendHealth, Given, Inputs, ProxyReport, gather, given, translate, translate_all
@@ -65,6 +65,14 @@ def test_proxies_that_know_no_endpoint_yet_make_the_object_not_ready() -> None:
     report = ProxyReport(proxy="p-1", health={"stable": BackendHealth(known=0, usable=0)})
 
     assert facts(Inputs(objects={KEY: SHOP}, reports={KEY: [report]}))["Ready"] == ("False", "NoEndpoints")
+
+
+@pytest.mark.parametrize(("ingress", "expected"), [("", "10.96.0.9"), ("lb.example", "lb.example")])
+def test_the_address_in_status_is_the_load_balancers_where_there_is_one(ingress: str, expected: str) -> None:
+    front = ServiceRecord(namespace="store", name="shop", type="LoadBalancer", cluster_ip="10.96.0.9", ingress=ingress)
+    shop = replace(SHOP, proxy=Proxy(mode="Gateway", service_type="LoadBalancer"))
+
+    assert translate(Inputs(objects={KEY: shop}, services={KEY: front}), KEY).status.address == expected
 
 
 def test_a_translation_needs_the_object() -> None:
