@@ -67,8 +67,8 @@ def application(view: View, *, full: bool) -> web.Application:
     return app
 
 
-async def serve(app: web.Application, host: str, port: int) -> web.AppRunner:
-    """Listen; `cleanup()` on the result ends it. Raises AdminError."""
+async def serve(app: web.Application, host: str, port: int, option: str) -> web.AppRunner:
+    """Listen; `cleanup()` on the result ends it. Raises AdminError, which names `option` as the mend."""
     if not _has_c_parser():
         raise AdminError("aiohttp runs without its C parser: install a wheel for this platform")
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, **OPTIONS)
@@ -77,7 +77,8 @@ async def serve(app: web.Application, host: str, port: int) -> web.AppRunner:
         await web.SockSite(runner, bound(host, port)).start()
     except OSError as error:
         await runner.cleanup()
-        raise AdminError(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        raise AdminError(f"can't listen on {host}:{port}: {reason}; {option} names another address") from error
     return runner
 
 

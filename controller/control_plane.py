@@ -144,11 +144,11 @@ class ControlPlane:
             config=lambda: {name: each.version for name, each in self._published()},
             endpoints=lambda: {name: msgspec.Raw(each.body) for name, each in self._published()},
         )
-        for address, full in ((self._settings.health, False), (self._settings.admin, True)):
+        for option, address in (("--health", self._settings.health), ("--admin", self._settings.admin)):
             if address is not None:
-                app = admin.application(view, full=full)
+                app = admin.application(view, full=option == "--admin")
                 app.middlewares.append(self._alive)
-                runner = await admin.serve(app, *address)
+                runner = await admin.serve(app, *address, option)
                 listeners.push_async_callback(runner.cleanup)
 
     @web.middleware
@@ -288,7 +288,8 @@ def _address(settings: OperatorSettings) -> str:
 
 
 async def run(settings: OperatorSettings) -> None:
-    """One operator process, until SIGTERM or SIGINT."""
+    """One operator process, until SIGTERM or SIGINT. Raises ConfigException if there is no cluster to speak to."""
+    await load(settings.kubeconfig)
     api = Api(lambda: load(settings.kubeconfig), f"steelyard/{version('steelyard')}")
     try:
         await ControlPlane(settings, api, await own_deployment(api, settings.namespace, settings.deployment)).run()

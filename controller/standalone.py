@@ -31,23 +31,12 @@ def load(path: Path) -> tuple[Snapshot, ...]:
     contents = files.read(path)
     if isinstance(contents, files.Refused):
         raise BadConfiguration(str(contents))
-    return snapshots(path, contents.services)
+    return snapshots(contents.services)
 
 
-def snapshots(path: Path, services: Iterable[BalancedService]) -> tuple[Snapshot, ...]:
-    """Translate all of a file. Raises BadConfiguration for what needs a cluster."""
-    services = tuple(services)
-    faults = [
-        f"{path}: spec.backends[{index}]: {service.name}'s backend {backend.name!r} can't be found without a cluster: "
-        "give it addresses or a hostname"
-        for service in services
-        for index, backend in enumerate(service.backends)
-        if backend.service is not None or backend.selector is not None
-    ]
-    if faults:
-        raise BadConfiguration("\n".join(faults))
-    translated = translate_all(Inputs(objects={service.key: service for service in services}, standalone=True))
-    return tuple(each.snapshot for each in translated.values() if each.snapshot is not None)
+def snapshots(services: Iterable[BalancedService]) -> tuple[Snapshot, ...]:
+    inputs = Inputs(objects={service.key: service for service in services}, standalone=True)
+    return tuple(each.snapshot for each in translate_all(inputs).values() if each.snapshot is not None)
 
 
 def session_secret(path: Path | None) -> bytes | None:
@@ -71,7 +60,7 @@ async def follow(plane: Plane, path: Path, secret: bytes | None) -> None:
         try:
             if isinstance(found, files.Refused):
                 raise BadConfiguration(str(found))
-            faults = await _put_in_force(plane, snapshots(path, found.services), secret)
+            faults = await _put_in_force(plane, snapshots(found.services), secret)
         except BadConfiguration as error:
             if not started:
                 raise

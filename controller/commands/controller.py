@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from controller.commands import NOT_HAD, options
+from controller.commands import BAD_INPUT, NOT_HAD, options
 from controller.commands.values import HostPort, Resources
 
 
@@ -177,6 +177,7 @@ def controller(watch: tuple[str, ...], **rest: Any) -> None:
 
     from controller.admin import AdminError
     from controller.control_plane import run
+    from controller.kube.api import ConfigException
     from controller.log_format import configure_logging
     from controller.settings import OperatorSettings
 
@@ -187,3 +188,6 @@ def controller(watch: tuple[str, ...], **rest: Any) -> None:
         except AdminError as failure:
             click.echo(f"steelyard: {failure}", err=True)
             sys.exit(NOT_HAD)
+        except ConfigException as failure:
+            click.echo(f"steelyard: no cluster to speak to: {failure}; --kubeconfig names a kubeconfig", err=True)
+            sys.exit(BAD_INPUT)

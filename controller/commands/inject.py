@@ -68,6 +68,7 @@ def inject(
 
     from controller import injecting
     from controller.children import ChildSettings
+    from controller.discovery.manifests import written
     from controller.injection import InjectionSettings
 
     settings = InjectionSettings(
@@ -76,8 +77,9 @@ def inject(
         cluster_domain=cluster_domain,
     )
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text()
-        objects = injecting.documents(text, "standard input" if str(path) == "-" else str(path))
+        standard = str(path) == "-"
+        data = sys.stdin.buffer.read() if standard else path.read_bytes()
+        objects = injecting.documents(data, "standard input" if standard else str(path))
         if listed is not None:
             services = injecting.from_file(listed)
         else:
@@ -94,4 +96,4 @@ def inject(
     except injecting.Unreachable as error:
         click.echo(f"steelyard inject: {error}", err=True)
         sys.exit(NOT_HAD)
-    click.echo(injecting.text(found), nl=False)
+    click.echo(written(found), nl=False)

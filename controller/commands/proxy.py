@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from controller.commands import BAD_INPUT, NOT_HAD, options
-from controller.commands.values import HostPort, Service
+from controller.commands.values import ControlUrl, HostPort, Service
 
 if TYPE_CHECKING:
     from controller.proxy.sidecar import SidecarService
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--control",
     "url",
-    metavar="URL",
+    type=ControlUrl(),
     envvar="STEELYARD_CONTROL",
     help="Follow an operator instead of a file: https://HOST:PORT. The proxies that it deploys do.",
 )
@@ -164,7 +164,8 @@ def proxy(
       curl http://127.0.0.1:19901/endpoints
 
     Backends are `addresses` or a `hostname`; `service` and `selector` need the operator. SIGTERM drains: the proxy
-    turns unready, goes on for `acceptGrace`, stops listening, and lets what is in flight end within `drain`.
+    turns unready, goes on for `acceptGrace`, stops listening, and lets what is in flight end within `drain`; a
+    second signal ends it at once. So do SIGINT and, unless under nohup, SIGHUP.
 
     Options can come from the environment, too: --file from STEELYARD_FILE, and so on.
 

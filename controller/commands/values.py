@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -27,6 +28,19 @@ class HostPort(click.ParamType[tuple[str, int] | None]):
         if not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
             self.fail(f"{value!r} is not HOST:PORT (for instance 127.0.0.1:19901 or [::]:19902)", param, ctx)
         return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class ControlUrl(click.ParamType[str]):
+    """`https://HOST:PORT`; in the clear only on loopback, since a token goes over it."""
+
+    name = "URL"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        parts = urlsplit(str(value))
+        clear = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if not parts.hostname or not (parts.scheme == "https" or clear):
+            self.fail(f"{value!r} is not https://HOST:PORT", param, ctx)
+        return str(value)
 
 
 class Service(click.ParamType["SidecarService"]):

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from controller.discovery.documents import Document, documents
+from controller.discovery.words import Unreadable, unreadable
 from controller.model.parsing import API_VERSION, parse
 from controller.model.service import KIND, BalancedService, Fault, Invalid
 
@@ -61,16 +61,10 @@ def read(path: Path) -> Contents | Refused:
     if len(data) > _BYTES:
         return _refused(path, 0, f"is larger than {_BYTES >> 20} MiB: give each proxy a file of its own")
     try:
-        found = list(documents(data.decode("utf-8-sig")))
-    except UnicodeDecodeError as error:
-        return _refused(path, data[: error.start].count(b"\n") + 1, "is not UTF-8 text")
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
-        return _refused(path, line, f"is not YAML: {error.problem}")
-    except yaml.YAMLError as error:
-        return _refused(path, 0, f"is not YAML: {' '.join(str(error).split())}")
-    except RecursionError:
-        return _refused(path, 0, "is nested too deeply")
+        with unreadable():
+            found = list(documents(data.decode("utf-8-sig")))
+    except Unreadable as error:
+        return _refused(path, error.line, str(error))
     if not found:
         return _refused(path, 0, f"is empty: write a {KIND} ({API_VERSION}) into it")
     return _together(path, found)
@@ -90,7 +84,7 @@ def _together(path: Path, found: list[Document]) -> Contents | Refused:
         if isinstance(service, Invalid):
             wrong = list(service.faults)
         elif isinstance(service, BalancedService):
-            wrong = [*_clashes(service, services, ports)]
+            wrong = [*_homeless(service), *_clashes(service, services, ports)]
             services.append(service)
         wrong = [*document.faults, *wrong]
         faults += [FileFault(document.line_of(each.path), each.path, each.message) for each in wrong]
@@ -109,6 +103,14 @@ def _service(document: Document) -> BalancedService | Invalid | Fault:
         if "apiVersion" not in value:
             return Fault("apiVersion", f"must be given: apiVersion: {API_VERSION}")
     return parse(value)
+
+
+def _homeless(service: BalancedService) -> Iterator[Fault]:
+    for index, backend in enumerate(service.backends):
+        for field in ("service", "selector"):
+            if getattr(backend, field) is not None:
+                mend = "can't be found without a cluster: give addresses or a hostname"
+                yield Fault(f"spec.backends[{index}].{field}", mend)
 
 
 def _clashes(service: BalancedService, others: list[BalancedService], ports: dict[int, str]) -> Iterator[Fault]:

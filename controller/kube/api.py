@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException as ConfigException  # what `load` raises
@@ -78,16 +79,23 @@ class ApiError(Exception):
 
 
 async def load(kubeconfig: str | None = None) -> Configuration:
-    """The configuration of the pod we run in, else of `kubeconfig` (default: $KUBECONFIG, ~/.kube/config)."""
+    """The configuration of the pod we run in, else of `kubeconfig` (default: $KUBECONFIG, ~/.kube/config).
+
+    Raises ConfigException if there is none, or it can't be read.
+    """
     found = Configuration()
     if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]  # generated code
     else:
-        loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # generated code
-            config_file=kubeconfig or os.environ.get("KUBECONFIG") or None,
-            client_configuration=found,
-            persist_config=False,
-        )
+        try:
+            loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # generated code
+                config_file=kubeconfig or os.environ.get("KUBECONFIG") or None,
+                client_configuration=found,
+                persist_config=False,
+            )
+        except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+            # The library looks at no shape before it reads on.
+            raise ConfigException(f"the kubeconfig can't be used: {error}") from error
         found.refresh_api_key_hook = _reloading(loader)  # type: ignore[assignment]  # inferred from its default, None
     found.retries = None  # the library's own skip PATCH and POST, and know no token bucket
     found.connection_pool_maxsize = 0  # each watch holds a connection, so a limit would be a deadlock

@@ -32,7 +32,7 @@ Feed = Callable[[Plane], Coroutine[Any, Any, None]]
 
 
 async def run(settings: ProxySettings, feed: Feed) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the drain. Raises what the feed raises."""
+    """Serve until a signal, then drain; a second one ends the drain. Raises what the feed raises."""
     plane = Fleet(settings, Telemetry()) if settings.workers > 1 else DataPlane(settings, Telemetry())
     room = raise_descriptor_limit()
     stop, hurry = asyncio.Event(), asyncio.Event()
@@ -40,7 +40,10 @@ async def run(settings: ProxySettings, feed: Feed) -> None:
     def stopped() -> None:
         (hurry if stop.is_set() else stop).set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    ending = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+        ending.append(signal.SIGHUP)  # the terminal was closed
+    for number in ending:
         plane.loop.add_signal_handler(number, stopped)
     runners: list[web.AppRunner] = []
     running: list[asyncio.Task[None]] = []
@@ -77,9 +80,10 @@ async def _admin(plane: Plane, settings: ProxySettings) -> list[web.AppRunner]:
         endpoints=lambda: endpoints(plane),
     )
     runners = []
-    for address, full in ((settings.admin, True), (settings.health, False)):
+    for option, address in (("--admin", settings.admin), ("--health", settings.health)):
         if address is not None:
-            runners.append(await admin.serve(admin.application(view, full=full), *address))
+            app = admin.application(view, full=option == "--admin")
+            runners.append(await admin.serve(app, *address, option))
     return runners
 
 

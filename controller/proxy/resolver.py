@@ -71,7 +71,7 @@ class Resolver:
     async def _keep(self, name: str) -> None:
         pace = self._pace
         retry = pace.soonest
-        failing = False
+        failing = known = False
         while True:
             try:
                 async with self._slots, self._dns() as dns:
@@ -79,15 +79,15 @@ class Resolver:
             except aiodns.error.DNSError as error:
                 log.log(
                     logging.DEBUG if failing else logging.WARNING,
-                    "name not resolved, the last good answer stays",
-                    extra={"hostname": name, "code": error.args[0], "pause": retry},
+                    "name not resolved, the last good answer stays" if known else "name not resolved",
+                    extra={"hostname": name, "error": error.args[-1], "pause": retry},
                 )
                 failing = True
                 pause, retry = retry, min(2 * retry, pace.latest_retry)
             else:
                 if failing:
                     log.info("name resolved again", extra={"hostname": name})
-                failing, retry = False, pace.soonest
+                failing, known, retry = False, True, pace.soonest
                 pause = min(max(ttl, pace.soonest), pace.latest)
                 self._upstreams.resolved(name, addresses)
             await asyncio.sleep(pause * (1 + JITTER * self._random.random()))

@@ -178,7 +178,7 @@ async def serve(channel: int, sockets: int) -> None:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to the whole group
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a terminal sends them to the whole group
         signal.signal(number, signal.SIG_IGN)
     configure_logging()
     uvloop.run(serve(int(sys.argv[1]), int(sys.argv[2])))

@@ -23,7 +23,7 @@ def view(*, ready: bool) -> admin.View:
 
 async def test_a_live_connection_has_every_option() -> None:
     port = free_port()
-    runner = await admin.serve(admin.application(view(ready=True), full=True), "127.0.0.1", port)
+    runner = await admin.serve(admin.application(view(ready=True), full=True), "127.0.0.1", port, "--admin")
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/config") as response:
         assert await response.json() == {"a": 1}
         assert runner.server is not None
@@ -42,7 +42,7 @@ async def test_a_live_connection_has_every_option() -> None:
 @pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
 async def test_readiness_is_asked_at_every_probe(ready: bool, status: int) -> None:
     port = free_port()
-    runner = await admin.serve(admin.application(view(ready=ready), full=False), "127.0.0.1", port)
+    runner = await admin.serve(admin.application(view(ready=ready), full=False), "127.0.0.1", port, "--admin")
     async with aiohttp.ClientSession() as session:
         statuses = {}
         for path in ("readyz", "healthz", "config", "endpoints"):
@@ -60,4 +60,4 @@ async def test_a_port_that_is_taken_is_told_clearly() -> None:
         port = sock.getsockname()[1]
 
         with pytest.raises(admin.AdminError, match=f"can't listen on 127.0.0.1:{port}"):
-            await admin.serve(admin.application(view(ready=True), full=True), "127.0.0.1", port)
+            await admin.serve(admin.application(view(ready=True), full=True), "127.0.0.1", port, "--admin")

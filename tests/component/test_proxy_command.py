@@ -179,10 +179,18 @@ def test_a_backend_that_needs_a_cluster_is_refused(tmp_path: Path) -> None:
     done = run("proxy", "--file", str(path))
 
     assert done.returncode == 2
-    assert "without a cluster" in done.stderr
+    assert f"{path}:7: spec.backends[0].service: can't be found without a cluster" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("proxy",), ("proxy", "--file", "x", "--admin", "nowhere")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("proxy",),
+        ("proxy", "--file", "x", "--admin", "nowhere"),
+        ("proxy", "--name", "shop", "--control", "127.0.0.1:1"),
+        ("proxy", "--name", "shop", "--control", "http://steelyard-controller.steelyard-system:19443"),
+    ],
+)
 def test_a_wrong_option_is_refused_with_the_mend(arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
 
@@ -200,6 +208,18 @@ def test_a_port_that_is_taken_is_told_clearly(tmp_path: Path, backends: list[Ser
     assert done.returncode == 1
     assert f"port {taken} on 127.0.0.1 can't be taken" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_admin_port_that_is_taken_is_told_with_the_option(tmp_path: Path, backends: list[Server]) -> None:
+    path, taken = tmp_path / "shop.yaml", backends[0].server_port
+    path.write_text(FILE.format(port=free_port(), backend=80))
+
+    done = run("proxy", "--file", str(path), "--admin", f"127.0.0.1:{taken}")
+
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        f"steelyard: can't listen on 127.0.0.1:{taken}: Address already in use; --admin names another address\n"
+    )
 
 
 def test_help_teaches_a_file_to_begin_with() -> None:
@@ -282,14 +302,15 @@ def test_file_changes_drop_no_request(tmp_path: Path, start: Callable[..., Proxy
     assert proxy.stop() == 0
 
 
-def test_sigterm_turns_unready_and_serves_on_for_the_grace(
-    tmp_path: Path, start: Callable[..., Proxy], backends: list[Server]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_a_proxy_that_is_ended_turns_unready_and_serves_on_for_the_grace(
+    tmp_path: Path, start: Callable[..., Proxy], backends: list[Server], number: signal.Signals
 ) -> None:
     path, port = tmp_path / "shop.yaml", free_port()
     path.write_text(FILE.format(port=port, backend=backends[0].server_port).replace("100ms", "2s"))
     proxy = start(path)
 
-    proxy.process.send_signal(signal.SIGTERM)
+    proxy.process.send_signal(number)
     until(lambda: proxy.get("/readyz")[0] == 503)
 
     assert fetch(f"http://127.0.0.1:{port}/") == (200, "one")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -24,3 +26,18 @@ def test_the_operator_refuses_what_it_cannot_use(options: list[str], message: st
 
     assert said.exit_code == 2
     assert message in said.output
+
+
+@pytest.mark.parametrize("content", [None, "", "a: [", "{}", "directory"])
+def test_a_kubeconfig_that_names_no_cluster_is_told_in_a_line(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "config"
+    if content == "directory":
+        path.mkdir()
+    elif content is not None:
+        path.write_text(content)
+
+    said = CliRunner().invoke(main, ["controller", "--proxy-image", "proxy:1", "--kubeconfig", str(path)])
+
+    assert said.exit_code == 2
+    assert "no cluster to speak to" in said.output
+    assert "Traceback" not in said.output
