@@ -88,7 +88,13 @@ def test_helm_finds_no_fault_with_it(helm: str, values: Path) -> None:
         ("certificates.mode=Secret", "at '/certificates/secretName': minLength: got 0, want 1"),
         ("certificates.caBundle=abc", "at '/certificates/caBundle': maxLength: got 3, want 0"),
         ("certificates.mode=Secret,certificates.caBundle=abc", "at '/certificates/caBundle': 'abc' does not match"),
-        ("certificates.certManager.issuerRef.kind=X", "issuerRef': missing property 'name'"),
+        ("certificates.secretName=edge-tls", "at '/certificates/secretName': maxLength: got 8, want 0"),
+        ("certificates.certManager.issuerRef.name=x", "certManager/issuerRef': maxProperties: got 1, want 0"),
+        (
+            "certificates.mode=Secret,certificates.secretName=edge-tls,certificates.certManager.issuerRef.name=x",
+            "certManager/issuerRef': maxProperties: got 1, want 0",
+        ),
+        ("certificates.mode=CertManager,certificates.certManager.issuerRef.kind=X", "missing property 'name'"),
         (
             "certificates.mode=Secret,certificates.secretName=steelyard-controller",
             "certificates.secretName: steelyard-controller is the Secret that the operator keeps its own keys in",
