@@ -1,7 +1,6 @@
 """YAML documents as kubectl reads them, with the line of every field. Pure.
 
-Stricter where a file would surprise its author: duplicate keys, merge keys and foreign tags are faults. Dates and
-`1:30` stay strings, as in kubectl.
+Stricter where a file would surprise its author: duplicate keys, merge keys and foreign tags are faults.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from typing import Any
 
 import msgspec
 import yaml
+from yaml.constructor import ConstructorError
 
+from controller.discovery.words import MERGE, Loader, scalar
 from controller.model.service import Fault
 
 _NODES = 200_000  # visited; aliases of aliases could make a small file endless
-_TAG = "tag:yaml.org,2002:"
-_SCALARS = yaml.constructor.SafeConstructor()
 
 
 class Document(msgspec.Struct):
@@ -40,7 +39,7 @@ def documents(text: str) -> Iterator[Document]:
 
     Raises `yaml.YAMLError` for what is no YAML, and RecursionError for what is nested too deeply.
     """
-    for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+    for node in yaml.compose_all(text, Loader=Loader):
         document = Document(None, node.start_mark.line + 1, {}, [])
         document.value = _Reading(document).value(node, "")
         if document.value is not None or document.faults:
@@ -79,6 +78,9 @@ class _Reading:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._refuse(path, "has a key that is no single word")
                 continue
+            if key_node.value == MERGE and key_node.style is None:
+                self._refuse(path, "uses <<, which is not supported: write the fields out")
+                continue
             before = len(self.document.faults)
             key = self._scalar(key_node, path)
             if len(self.document.faults) > before:
@@ -93,24 +95,10 @@ class _Reading:
         return found
 
     def _scalar(self, node: yaml.ScalarNode, path: str) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        if kind in ("str", "timestamp", "value") or (kind in ("int", "float") and ":" in node.value):
-            return node.value
         try:
-            match kind:
-                case "null":
-                    return None
-                case "bool":
-                    return _SCALARS.construct_yaml_bool(node)
-                case "int":
-                    return _SCALARS.construct_yaml_int(node)
-                case "float":
-                    return _SCALARS.construct_yaml_float(node)
-                case "merge":
-                    return self._refuse(path, "uses <<, which is not supported: write the fields out")
-        except (ValueError, KeyError, IndexError):
-            pass  # a tag that doesn't fit its value
-        return self._refuse(path, f"has the tag {node.tag}, which is not supported: remove it")
+            return scalar(node)
+        except ConstructorError as error:
+            return self._refuse(path, str(error.problem))
 
     def _refuse(self, path: str, message: str) -> None:
         self.document.faults.append(Fault(path, message))
