@@ -66,7 +66,7 @@ class ControlPlane:
                 warn=lambda reason, note: self.operator.warn(reason, note),
             ),
         )
-        self.hub = Hub(lambda key: key in self.operator.store.inputs.objects)
+        self.hub = Hub(lambda key: self.operator.store.may_exist(key))
         self.reports = Reports()
         self.operator = Operator(
             api,

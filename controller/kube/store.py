@@ -97,6 +97,11 @@ class Store:
     def keys(self) -> Collection[Key]:
         return self._objects.keys()
 
+    def may_exist(self, key: Key) -> bool:
+        """Also what is in a namespace that is not watched: of its objects nothing is known, so none is gone."""
+        watched = self.inputs.watched
+        return key in self._objects or (watched is not None and key[0] not in watched)
+
     @property
     def synced(self) -> bool:
         return self._open

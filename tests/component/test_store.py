@@ -86,6 +86,14 @@ def test_each_namespace_needs_a_list_of_its_own() -> None:
     assert store.waiting_for() == ["referencegrants"]
 
 
+def test_nothing_is_said_to_be_gone_from_a_namespace_that_is_not_watched() -> None:
+    everything, one = Store(Told().listeners(), {}), Store(Told().listeners(), {}, namespaces={"store"})
+
+    assert not everything.may_exist(SHOP)
+    assert not one.may_exist(SHOP)
+    assert one.may_exist(("warehouse", "shop"))
+
+
 def test_a_slice_concerns_the_objects_that_name_its_service_and_no_other() -> None:
     told = Told()
     store = _synced(told, balanced("shop"), balanced("blog"))
