@@ -17,20 +17,20 @@ from controller.translate.inputs import Key
 
 
 def rolling(deployment: Object) -> bool:
-    """As `kubectl rollout status` tells it, but one that has made no progress for its deadline counts no more.
+    """As `kubectl rollout status` tells it, but a fleet of someone's that can't start must not hold up all others.
 
-    The API server says so after ten minutes; a fleet of someone's that can't start must not hold up all others.
+    So one counts no more that has made no progress for its deadline, as the API server says after ten minutes; nor one
+    whose pods went missing after it was complete, of which the API server never says so.
     """
     status = deployment.get("status") or {}
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 1):
         return True
-    stuck = any(
-        each.get("type") == "Progressing" and each.get("reason") == "ProgressDeadlineExceeded"
-        for each in status.get("conditions") or ()
-    )
+    reasons = [each.get("reason") for each in status.get("conditions") or () if each.get("type") == "Progressing"]
     replicas, updated = status.get("replicas", 0), status.get("updatedReplicas", 0)
+    if "ProgressDeadlineExceeded" in reasons or ("NewReplicaSetAvailable" in reasons and replicas == updated):
+        return False
     unfinished = updated < deployment["spec"].get("replicas", 1) or replicas > updated
-    return not stuck and (unfinished or status.get("availableReplicas", 0) < updated)
+    return bool(unfinished or status.get("availableReplicas", 0) < updated)
 
 
 def rolls(live: Object, desired: Object) -> bool:

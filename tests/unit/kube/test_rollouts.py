@@ -50,6 +50,16 @@ def test_one_that_made_no_progress_for_its_deadline_counts_no_more() -> None:
     assert rolling(deployment(availableReplicas=0, conditions=[stuck], observedGeneration=0))
 
 
+def test_one_whose_pods_went_missing_after_it_was_complete_holds_up_nobody() -> None:
+    """Its nodes went, or a scale-up has no room: the API server judges no deadline after completion."""
+    complete = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
+
+    assert not rolling(deployment(availableReplicas=0, conditions=[complete]))
+    assert not rolling(deployment(replicas=1, updatedReplicas=1, conditions=[complete]))
+    assert rolling(deployment(updatedReplicas=0, conditions=[complete])), "back to a ReplicaSet that there was before"
+    assert rolling(deployment(availableReplicas=0, conditions=[complete], observedGeneration=0))
+
+
 def test_only_what_replaces_pods_rolls() -> None:
     assert rolls(deployment(), desired())
     assert not rolls(deployment(image="proxy:2"), desired(replicas=9))
