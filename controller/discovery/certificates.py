@@ -74,11 +74,16 @@ def held(data: Mapping[str, bytes]) -> Authority | None:
 
 
 def renewed(authority: Authority | None, names: Sequence[str], now: datetime) -> Authority:
-    """The authority as it should be at `now` (UTC): the same value while nothing is due."""
-    if authority is None:
+    """The authority as it should be at `now` (UTC): the same value while nothing is due.
+
+    What is not valid yet was made by a clock that was ahead, and is made anew.
+    """
+    if authority is None or _early(authority.current.certificate, now):
         current = _authority(now)
         return Authority(current=current, leaf=_leaf(current, names, now))
     current, coming, former = authority.current, authority.coming, authority.former
+    if coming is not None and _early(coming.certificate, now):
+        coming = None
     if coming is None and _due(current.certificate, now):
         coming = _authority(now)
     elif coming is not None and now - _starts(coming.certificate) >= ANNOUNCED + SKEW:
@@ -86,7 +91,8 @@ def renewed(authority: Authority | None, names: Sequence[str], now: datetime) ->
     if former is not None and ends(former) <= now:
         former = None
     leaf = authority.leaf
-    if current != authority.current or _due(leaf.certificate, now) or _names(leaf.certificate) != sorted(names):
+    unfit = _early(leaf.certificate, now) or _due(leaf.certificate, now) or _names(leaf.certificate) != sorted(names)
+    if unfit or current != authority.current:
         leaf = _leaf(current, names, now)
     return Authority(current=current, leaf=leaf, coming=coming, former=former)
 
@@ -161,6 +167,10 @@ def _starts(certificate: bytes) -> datetime:
 def ends(certificate: bytes) -> datetime:
     """When it is no longer valid (UTC)."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+
+
+def _early(certificate: bytes, now: datetime) -> bool:
+    return _starts(certificate) > now
 
 
 def _due(certificate: bytes, now: datetime) -> bool:

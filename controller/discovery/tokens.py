@@ -92,7 +92,7 @@ class Authenticator:
 
     def _may_fail(self, source: str, now: float) -> bool:
         left, at = self._allowance.get(source, (float(FAILURES), now))
-        left = min(float(FAILURES), left + (now - at) * REFILL)
+        left = min(float(FAILURES), left + max(0.0, now - at) * REFILL)  # a clock may be set back
         if source in self._allowance:
             self._allowance[source] = (left, now)
         while len(self._allowance) > CACHE:

@@ -1,6 +1,7 @@
 import itertools
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from cryptography import x509
 
 from controller.discovery.certificates import ANNOUNCED, AUTHORITY_LIFE, LEAF_LIFE, SKEW, Authority, held, renewed
@@ -82,3 +83,19 @@ def test_a_secret_holds_an_authority_whole_or_not_at_all():
         assert held(authority.data()) == authority
     assert held({}) is None
     assert held(first.data() | {"tls.crt": b"no certificate"}) is None
+
+
+@pytest.mark.parametrize("ahead", [SKEW * 2, LEAF_LIFE, AUTHORITY_LIFE])
+def test_what_was_signed_by_a_clock_that_was_ahead_is_made_anew_once_it_is_right(ahead: timedelta):
+    """Nobody trusts what is not valid yet, and it is far from its end."""
+    first = renewed(None, NAMES, NOW)
+    hasty = renewed(first, NAMES, NOW + ahead)
+
+    for found in (renewed(hasty, NAMES, NOW), renewed(renewed(None, NAMES, NOW + ahead), NAMES, NOW)):
+        assert issued_by(found.leaf.certificate, found.current.certificate)
+        for certificate in (found.leaf.certificate, found.current.certificate):
+            assert x509.load_pem_x509_certificate(certificate).not_valid_before_utc <= NOW
+        assert (
+            found.coming is None or x509.load_pem_x509_certificate(found.coming.certificate).not_valid_before_utc <= NOW
+        )
+        assert renewed(found, NAMES, NOW) == found
