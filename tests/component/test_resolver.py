@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import aiodns
 import pytest
@@ -103,9 +103,9 @@ class Resolved:
 
 
 @asynccontextmanager
-async def _running(upstreams: Upstreams, port: int) -> AsyncIterator[None]:
+async def _running(upstreams: Upstreams, port: int, **more: Any) -> AsyncIterator[None]:
     def dns() -> aiodns.DNSResolver:
-        return aiodns.DNSResolver(nameservers=[f"127.0.0.1:{port}"], timeout=0.2, tries=1)
+        return aiodns.DNSResolver(nameservers=[f"127.0.0.1:{port}"], timeout=0.2, tries=1, **more)
 
     task = asyncio.create_task(Resolver(upstreams, dns, Random(7), PACE).run())
     yield
@@ -136,6 +136,23 @@ async def test_a_name_becomes_endpoints(resolved: Resolved) -> None:
 
     await resolved.becomes("192.0.2.1", "192.0.2.2")
     assert resolved.server.asked == [("db.example", "A")]
+
+
+async def test_a_name_is_absolute_though_there_are_search_domains_and_a_hosts_file() -> None:
+    transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
+        NameServer, local_addr=("127.0.0.1", 0)
+    )
+    found = Resolved(server)
+    found.want("db", "db.store", "localhost")
+
+    as_in_a_pod: dict[str, Any] = {"domains": ["store.svc.cluster.local"], "ndots": 5, "lookups": "fb"}
+    async with _running(found.upstreams, transport.get_extra_info("sockname")[1], **as_in_a_pod):
+        await server.question(6)  # each name twice
+
+    assert {name for name, _ in server.asked} == {"db", "db.store", "localhost"}
+    assert found.addresses() == []
+    transport.close()
+    found.upstreams.close()
 
 
 async def test_it_is_asked_again_after_its_ttl_and_the_whole_answer_is_taken(resolved: Resolved) -> None:
