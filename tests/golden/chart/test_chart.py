@@ -269,10 +269,6 @@ def test_selectors_find_what_they_are_for(helm: str) -> None:
     assert selects(peers[1]["podSelector"]["matchLabels"], operator)
     assert selects(of(objects, "Service")["spec"]["selector"], operator)
     assert selects(of(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], operator)
-    assert selects(of(objects, "PodMonitor")["spec"]["selector"]["matchLabels"], proxy)
-    monitored = of(objects, "ServiceMonitor")["spec"]
-    assert selects(monitored["selector"]["matchLabels"], of(objects, "Service")["metadata"]["labels"])
-    assert monitored["endpoints"][0]["port"] in {port["name"] for port in of(objects, "Service")["spec"]["ports"]}
 
 
 @pytest.mark.parametrize(
