@@ -73,6 +73,10 @@ class _ChoosingReader:
         self._proxy = proxy
         self._reader = RequestReader(front.limits)
 
+    @property
+    def started(self) -> bool:
+        return self._reader.started
+
     def feed(self, data: bytes) -> RequestHead | Refused | _Elsewhere | None:
         head = self._reader.feed(data)
         if type(head) is not RequestHead:

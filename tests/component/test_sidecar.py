@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import tempfile
 import time
@@ -26,9 +27,9 @@ from controller.discovery.hub import Hub
 from controller.discovery.server import Access, Discovery
 from controller.discovery.tokens import Authenticator, Identity
 from controller.model.endpoints import Endpoint
-from controller.model.service import Algorithm, Mode
+from controller.model.service import Algorithm, Mode, Timeouts
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort
-from controller.proxy.drain import terms
+from controller.proxy.drain import drain, terms
 from controller.proxy.plane import DataPlane
 from controller.proxy.sidecar import Sidecar, SidecarPort, SidecarService, service
 from controller.settings import ProxySettings
@@ -327,6 +328,81 @@ async def test_one_connection_to_the_forward_proxy_asks_for_a_service_again_and_
 
         await beside_it.until(lambda: not beside_it.plane.fronts)
         assert all(lane.connections == 0 for lane in beside_it.plane.lanes)
+
+
+class Plain:
+    """A connection to the forward proxy, bare."""
+
+    def __init__(self, beside_it: Pod, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.request = f"GET / HTTP/1.1\r\nHost: shop:{beside_it.port}\r\n\r\n".encode()
+        self._reader = reader
+
+    async def status(self) -> int:
+        """Of the next answer."""
+        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), LIMIT)
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        assert length is not None
+        await self._reader.readexactly(int(length[1]))
+        return int(head.split()[1])
+
+    async def rest(self) -> bytes:
+        """What comes up to the FIN; ConnectionResetError if there is none."""
+        return await asyncio.wait_for(self._reader.read(), LIMIT)
+
+
+@contextlib.asynccontextmanager
+async def plain(timeouts: Timeouts | None = None) -> AsyncIterator[tuple[Pod, Plain]]:
+    operator = Operator()
+    async with backend("one") as one, operator.up() as url, pod(url) as beside_it:
+        operator.put(replace(snapshot(beside_it.port, one), timeouts=timeouts or Timeouts()))
+        await beside_it.until(lambda: beside_it.plane.ready and next(iter(beside_it.plane.upstreams)).known == 1)
+        client = Plain(beside_it, *await asyncio.open_connection("127.0.0.1", beside_it.forward))
+        try:
+            yield beside_it, client
+        finally:
+            client.writer.close()
+            with contextlib.suppress(ConnectionError):
+                await client.writer.wait_closed()
+        assert beside_it.plane.telemetry.bugs == 0
+
+
+async def test_a_head_that_comes_to_the_forward_proxy_in_pieces_is_served() -> None:
+    async with plain() as (beside_it, client):
+        client.writer.write(client.request[:10])
+        await beside_it.until(lambda: beside_it.plane.memory.held == 10)
+        client.writer.write(client.request[10:])
+
+        assert await client.status() == 200
+
+
+async def test_a_proxy_with_an_idle_client_on_its_forward_proxy_drains() -> None:
+    async with plain() as (beside_it, client):
+        client.writer.write(client.request)
+        assert await client.status() == 200
+
+        assert await asyncio.wait_for(drain(beside_it.plane, asyncio.Event()), LIMIT) == 0
+
+        assert await client.rest() == b""
+
+
+async def test_a_service_with_an_idle_client_on_the_forward_proxy_is_forgotten() -> None:
+    async with plain() as (beside_it, client):
+        client.writer.write(client.request)
+        assert await client.status() == 200
+
+        await beside_it.plane.forget(KEY)
+
+        assert await client.rest() == b""
+        assert not beside_it.plane.lanes
+
+
+async def test_a_client_that_is_idle_for_too_long_on_the_forward_proxy_is_closed_cleanly() -> None:
+    async with plain(Timeouts(idle=0.1)) as (_, client):
+        client.writer.write(client.request)
+        assert await client.status() == 200
+
+        assert await client.rest() == b""
 
 
 async def test_a_forward_proxy_without_its_port_is_told() -> None:
