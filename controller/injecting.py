@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from msgspec.structs import replace
 
+from controller.discovery import manifests
+from controller.discovery.words import Unreadable
 from controller.injection import KINDS, InjectionSettings, Refused, Target, inject_workload, namespace_of, target
 from controller.model.parsing import parse
 from controller.model.service import KIND, BalancedService
@@ -53,25 +54,34 @@ async def ask(kubeconfig: str | None, namespaces: list[str]) -> dict[str, list[T
         await api.close()
 
 
-def documents(text: str, source: str) -> list[Object]:
+def documents(data: bytes, source: str) -> list[Object]:
     """The objects of a stream of YAML documents; a List is taken apart. Raises Unusable."""
     try:
-        found = [each for each in yaml.safe_load_all(text) if each is not None]
-    except yaml.YAMLError as error:
-        raise Unusable(f"{source}: not YAML: {error}") from error
+        found = manifests.read(data)
+    except Unreadable as error:
+        raise Unusable(f"{source}:{error.line}: {error}" if error.line else f"{source}: {error}") from error
     objects: list[Object] = []
-    for number, each in enumerate(found, 1):
-        items = each.get("items") if isinstance(each, dict) and str(each.get("kind")).endswith("List") else [each]
-        for item in items or ():
-            if not isinstance(item, dict) or not isinstance(item.get("metadata", {}), dict) or "kind" not in item:
-                raise Unusable(f"{source}: document {number} is no Kubernetes object")
+    for line, each in found:
+        for item in _items(each):
+            if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
+                raise Unusable(f"{source}:{line}: is no Kubernetes object")
+            if not isinstance(item.get("metadata") or {}, dict):
+                raise Unusable(f"{source}:{line}: metadata is no mapping")
             objects.append(item)
     return objects
 
 
+def _items(document: Any) -> list[Any]:
+    """By `items`, as kubectl knows a List: a kind of someone's own may be called AllowList."""
+    if isinstance(document, dict) and str(document.get("kind")).endswith("List"):
+        items = document.get("items", [document])
+        return items if isinstance(items, list) else [document]
+    return [document]
+
+
 def from_file(path: Path) -> Services:
     """Raises Unusable for what is no BalancedService, or has no address yet."""
-    listed = [each for each in documents(path.read_text(), str(path)) if each["kind"] == KIND]
+    listed = [each for each in documents(path.read_bytes(), str(path)) if each["kind"] == KIND]
     found = [(namespace_of(each, ""), _target(each, str(path))) for each in listed]
 
     def services(namespace: str) -> list[Target]:
@@ -111,7 +121,7 @@ def needed(objects: list[Object], default: str) -> list[str]:
 
 
 def _injectable(item: Mapping[str, Any]) -> bool:
-    return (item.get("apiVersion"), item["kind"]) in KINDS
+    return (str(item.get("apiVersion")), item["kind"]) in KINDS
 
 
 def injected(
@@ -120,14 +130,10 @@ def injected(
     """Each object, injected where it makes pods. Raises Unusable."""
     for item in objects:
         namespace = namespace_of(item, default)
-        name = f"{item['kind']} {item.get('metadata', {}).get('name', '(without a name)')}"
+        name = f"{item['kind']} {(item.get('metadata') or {}).get('name', '(without a name)')}"
         result = inject_workload(item, namespace, services(namespace), settings) if _injectable(item) else None
         if isinstance(result, Refused):
             raise Unusable(f"{name}: {result.message}")
         for warning in result.warnings if result is not None else ():
             warn(f"{name}: {warning}")
         yield item if result is None else result.pod
-
-
-def text(objects: list[Object]) -> str:
-    return yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, width=120)

@@ -1,7 +1,8 @@
 """Hypothesis strategies for what passes between the stages. Valid by construction; small, since laws run them often.
 
 `api_objects()`: BalancedServices as their authors write them. `balanced_services()`: the same, parsed.
-`mutated_objects()`: with a few places changed at random, so that many are invalid.
+`mutated_objects()`: with a few places changed at random, so that many are invalid. `MANIFESTS`: of any kind, with
+texts that mean something in YAML.
 """
 
 from __future__ import annotations
@@ -319,3 +320,23 @@ def mutated_objects(draw: st.DrawFn) -> dict[str, Any]:
                 other, there = draw(st.sampled_from(_places(given)))
                 container[key] = copy.deepcopy(other[there])
     return given
+
+
+_YAML = st.lists(
+    st.sampled_from(
+        [*" \n\t\r:#-'\"\\{}[],&*!|>%@`?=~", "- ", ": ", " #", "---", "\n---\n", "...", "<<", "a", "é", "😀"]
+    )
+    | st.sampled_from(
+        ["\x85", "\u2028", "\ufeff", "\x7f", "\x00", "y", "on", "0", "7", "1e3", "null", "lorem ipsum " * 12]
+    )
+    | st.text(max_size=2),
+    max_size=8,
+).map("".join)
+MANIFESTS = st.dictionaries(
+    _YAML,
+    st.recursive(
+        SCALARS | _YAML | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_YAML, inner, max_size=3),
+    ),
+    max_size=3,
+)

@@ -55,8 +55,9 @@ def inject(
     \b
       steelyard inject -f client.yaml | kubectl apply -f -
 
-    Pods, Deployments, StatefulSets, DaemonSets, Jobs and CronJobs are changed; all else passes. Each pod gets the
-    BalancedServices of its namespace with mode Sidecar, or those that its annotation steelyard.dev/services names.
+    Pods, Deployments, StatefulSets, DaemonSets, Jobs and CronJobs are changed; all else passes, without its comments.
+    Each pod gets the BalancedServices of its namespace with mode Sidecar, or those that its annotation
+    steelyard.dev/services names.
 
     An application that listens on a service's own port can't start beside it. If a container declares the port, or
     the annotation steelyard.dev/exclude-ports names it, the service keeps its ordinary address in that pod; else let
@@ -68,6 +69,7 @@ def inject(
 
     from controller import injecting
     from controller.children import ChildSettings
+    from controller.discovery.manifests import written
     from controller.discovery.manifests import written
     from controller.injection import InjectionSettings
 

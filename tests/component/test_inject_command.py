@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from controller.discovery import manifests
 
 SERVICES = """\
 apiVersion: v1
@@ -31,17 +34,48 @@ spec: {containers: [{name: app, image: app}]}
 """
 
 
-def inject(given: str, tmp_path: Path, *options: str, services: str = SERVICES) -> subprocess.CompletedProcess[str]:
+MANIFESTS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: größe 😀}
+data: {ssh: 22:22, at: 2024-01-02T03:04:05Z, "on": "1e3", script: "#!/bin/sh\\n  exec a\\n"}
+---
+# nothing
+---
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: client, namespace: store, labels: &labels {quoted: "yes", app: web}}
+    spec:
+      template:
+        metadata: {labels: {<<: *labels, tier: "1"}}
+        spec:
+          containers: [{name: app, args: [--window, 12:30:45, -x, "0644", yes, =]}]
+          volumes: [{name: v, configMap: {name: c, defaultMode: 0644}}]
+---
+apiVersion: example.com/v1
+kind: AllowList
+metadata: {name: mine}
+spec: {allowed: [10.0.0.0/8], big: 123456789012345678, ratio: 1e-3, 1: one, never: ~}
+"""
+
+
+def inject(
+    given: str | bytes, tmp_path: Path, *options: str, services: str | bytes = SERVICES, **environment: str
+) -> subprocess.CompletedProcess[str]:
     path = tmp_path / "services.yaml"
-    path.write_text(services)
-    return subprocess.run(
+    path.write_bytes(services if isinstance(services, bytes) else services.encode())
+    done = subprocess.run(
         (sys.executable, "-m", "controller", "inject", "--proxy-image=proxy:1", "--services", str(path), *options),
-        input=given,
+        input=given if isinstance(given, bytes) else given.encode(),
         capture_output=True,
-        text=True,
         timeout=30,
         check=False,
+        env=os.environ | environment,
     )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def pod_of(item: dict[str, Any]) -> dict[str, Any]:
@@ -85,6 +119,22 @@ def test_what_makes_no_pods_passes_and_a_second_time_changes_nothing(tmp_path: P
     assert once.stdout == twice.stdout
 
 
+def test_values_are_to_kubectl_what_they_were(tmp_path: Path) -> None:
+    done = inject(MANIFESTS, tmp_path, PYTHONIOENCODING="ascii")
+
+    assert done.returncode == 0, done.stderr
+    config, workloads, own = [each for _, each in manifests.read(MANIFESTS.encode())]
+    assert config["data"]["ssh"] == "22:22"
+    found = [each for _, each in manifests.read(done.stdout.encode())]
+    assert [found[0], found[2]] == [config, own]
+    (workload,) = workloads["items"]
+    assert found[1]["metadata"] == workload["metadata"]
+    before, after = workload["spec"]["template"], found[1]["spec"]["template"]
+    assert after["spec"]["containers"] == before["spec"]["containers"]
+    assert after["spec"]["volumes"][0] == before["spec"]["volumes"][0]
+    assert after["metadata"]["labels"] == before["metadata"]["labels"] | {"steelyard.dev/inject": "enabled"}
+
+
 def test_a_warning_goes_beside_the_output(tmp_path: Path) -> None:
     listening = POD.replace("image: app", "image: app, ports: [{containerPort: 80}]")
 
@@ -97,14 +147,17 @@ def test_a_warning_goes_beside_the_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("a: [", "standard input: not YAML"),
-        ("just words", "document 1 is no Kubernetes object"),
+        ("a: [", "standard input:1: is not YAML"),
+        ("just words", "standard input:1: is no Kubernetes object"),
+        (f"{POD}---\nkind: List\nitems: [a]\n", "standard input:6: is no Kubernetes object"),
+        ("kind: Pod\nmetadata: name\n", "standard input:1: metadata is no mapping"),
+        (b"kind: Pod\nmetadata: {name: \xff}\n", "standard input:2: is not UTF-8 text"),
         (POD.replace("namespace: store", "namespace: store, annotations: {steelyard.dev/services: shpo}"), "shpo"),
         (POD.replace("spec: {", "spec: {hostNetwork: true, "), "Pod client: a pod with hostNetwork"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_reason_and_nothing_is_written(
-    given: str, message: str, tmp_path: Path
+    given: str | bytes, message: str, tmp_path: Path
 ) -> None:
     done = inject(given, tmp_path)
 
@@ -118,13 +171,24 @@ def test_what_is_wrong_is_refused_with_its_reason_and_nothing_is_written(
     [
         (SERVICES.replace("    status: {sidecar: {address: 127.64.0.1}}\n", ""), "has no status.sidecar.address"),
         (SERVICES.replace("port: 80", "port: 70000"), "spec.ports[0].port"),
+        (b"a: \xff\n", "services.yaml:1: is not UTF-8 text"),
     ],
 )
-def test_services_that_cannot_be_used_are_refused(services: str, message: str, tmp_path: Path) -> None:
+def test_services_that_cannot_be_used_are_refused(services: str | bytes, message: str, tmp_path: Path) -> None:
     done = inject(POD, tmp_path, services=services)
 
     assert done.returncode == 2
     assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_no_text_is_told_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "bin.yaml"
+    path.write_bytes(b"\x7fELF\x02\x01\xff")
+
+    done = inject("", tmp_path, f"--filename={path}")
+
+    assert (done.returncode, done.stderr) == (2, f"steelyard inject: {path}:1: is not UTF-8 text\n")
 
 
 def test_an_api_server_that_cannot_be_asked_is_told_with_the_way_out(tmp_path: Path) -> None:
