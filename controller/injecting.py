@@ -33,11 +33,17 @@ class Unreachable(Exception):  # noqa: N818 - what the API server is
 async def ask(kubeconfig: str | None, namespaces: list[str]) -> dict[str, list[Target]]:
     """The services of these namespaces, from the API server. Raises Unreachable."""
     # A file needs no client of the API.
-    from aiohttp import ClientError
+    try:
+        from aiohttp import ClientError
 
-    from controller.kube.api import Api, ApiError, ConfigException, load
-    from controller.kube.reflector import pages
-    from controller.kube.resources import BALANCED_SERVICES
+        from controller.kube.api import Api, ApiError, ConfigException, load
+        from controller.kube.reflector import pages
+        from controller.kube.resources import BALANCED_SERVICES
+    except ModuleNotFoundError as error:
+        raise Unreachable(
+            f"asking the API server needs the package {error.name}: install steelyard[controller] "
+            "(--services FILE does without)"
+        ) from error
 
     api = Api(lambda: load(kubeconfig), "steelyard-inject")
     try:

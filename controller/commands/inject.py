@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from controller.commands import BAD_INPUT, NOT_HAD, options
+from controller.commands.values import Resources
 
 
 @click.command()
@@ -30,7 +31,12 @@ from controller.commands import BAD_INPUT, NOT_HAD, options
 @click.option(
     "--kubeconfig", envvar="STEELYARD_KUBECONFIG", help="Whom to ask. Default: as kubectl does ($KUBECONFIG)."
 )
-@click.option("--proxy-image", required=True, envvar="STEELYARD_PROXY_IMAGE", help="Image of the sidecar.")
+@click.option(
+    "--proxy-image",
+    default=None,
+    envvar="STEELYARD_PROXY_IMAGE",
+    help="Image of the sidecar.  [default: steelyard-proxy of this command's version, as the chart has it]",
+)
 @options.proxy_pull_policy
 @click.option(
     "--control",
@@ -40,15 +46,32 @@ from controller.commands import BAD_INPUT, NOT_HAD, options
     help="Where the sidecar reaches the operator.",
 )
 @options.cluster_domain
+@click.option(
+    "--resources",
+    type=Resources(),
+    default=None,
+    envvar="STEELYARD_SIDECAR_RESOURCES",
+    help="Of the sidecar's container as JSON, where the pod names none.  [default: 20m CPU, 96Mi memory at most]",
+)
+@click.option(
+    "--start-timeout",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    envvar="STEELYARD_SIDECAR_START_TIMEOUT",
+    help="Seconds without a configuration, after which the sidecar goes by the ordinary Services until one comes.",
+)
 def inject(
     path: Path,
     namespace: str,
     listed: Path | None,
     kubeconfig: str | None,
-    proxy_image: str,
+    proxy_image: str | None,
     proxy_pull_policy: str,
     control: str,
     cluster_domain: str,
+    resources: dict[str, object] | None,
+    start_timeout: float,
 ) -> None:
     """Put the sidecar into the pods of a file, as the webhook does into those that are made.
 
@@ -67,17 +90,23 @@ def inject(
     """
     from importlib.metadata import version
 
+    from msgspec.structs import replace
+
     from controller import injecting
     from controller.children import ChildSettings
     from controller.discovery.manifests import written
-    from controller.discovery.manifests import written
     from controller.injection import InjectionSettings
 
+    own = version("steelyard")
+    image = proxy_image or f"steelyard-proxy:{own}"
     settings = InjectionSettings(
-        proxy=ChildSettings(image=proxy_image, control=control, image_pull_policy=proxy_pull_policy),
-        version=version("steelyard"),
+        proxy=ChildSettings(image=image, control=control, image_pull_policy=proxy_pull_policy),
+        version=own,
         cluster_domain=cluster_domain,
+        start_timeout=start_timeout,
     )
+    if resources is not None:
+        settings = replace(settings, resources=resources)
     try:
         standard = str(path) == "-"
         data = sys.stdin.buffer.read() if standard else path.read_bytes()

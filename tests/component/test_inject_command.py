@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,7 @@ def inject(
     path = tmp_path / "services.yaml"
     path.write_bytes(services if isinstance(services, bytes) else services.encode())
     done = subprocess.run(
-        (sys.executable, "-m", "controller", "inject", "--proxy-image=proxy:1", "--services", str(path), *options),
+        (sys.executable, "-m", "controller", "inject", "--services", str(path), *options),
         input=given if isinstance(given, bytes) else given.encode(),
         capture_output=True,
         timeout=30,
@@ -76,6 +78,12 @@ def inject(
         env=os.environ | environment,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def sidecar_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = pod_of(yaml.safe_load(done.stdout))["spec"]["initContainers"][0]
+    return found
 
 
 def pod_of(item: dict[str, Any]) -> dict[str, Any]:
@@ -133,6 +141,30 @@ def test_values_are_to_kubectl_what_they_were(tmp_path: Path) -> None:
     assert after["spec"]["containers"] == before["spec"]["containers"]
     assert after["spec"]["volumes"][0] == before["spec"]["volumes"][0]
     assert after["metadata"]["labels"] == before["metadata"]["labels"] | {"steelyard.dev/inject": "enabled"}
+
+
+def test_the_sidecars_image_is_by_default_the_charts(tmp_path: Path) -> None:
+    assert sidecar_of(inject(POD, tmp_path))["image"] == f"steelyard-proxy:{version('steelyard')}"
+    assert sidecar_of(inject(POD, tmp_path, "--proxy-image=mirror/proxy:2"))["image"] == "mirror/proxy:2"
+
+
+def test_what_the_chart_can_be_told_of_sidecars_can_be_told_here(tmp_path: Path) -> None:
+    resources = {"limits": {"memory": "64Mi"}}
+
+    made = sidecar_of(inject(POD, tmp_path, f"--resources={json.dumps(resources)}", "--start-timeout=2.5"))
+    plain = sidecar_of(inject(POD, tmp_path))
+
+    assert made["resources"] == resources
+    assert "--start-timeout=2.5" in made["args"]
+    assert plain["resources"] == {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "96Mi"}}
+    assert "--start-timeout=10" in plain["args"]
+
+
+def test_resources_that_are_none_are_refused(tmp_path: Path) -> None:
+    done = inject(POD, tmp_path, "--resources=64Mi")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is no JSON object with requests and limits" in done.stderr
 
 
 def test_a_warning_goes_beside_the_output(tmp_path: Path) -> None:
@@ -198,9 +230,20 @@ def test_an_api_server_that_cannot_be_asked_is_told_with_the_way_out(tmp_path: P
     config.write_text(
         yaml.safe_dump({"clusters": [cluster], "contexts": [context], "users": [{"name": "u"}], "current-context": "c"})
     )
-    command = (sys.executable, "-m", "controller", "inject", "--proxy-image=p", "--kubeconfig", str(config))
+    command = (sys.executable, "-m", "controller", "inject", "--kubeconfig", str(config))
 
     done = subprocess.run(command, input=POD, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "--services FILE" in done.stderr
+
+
+def test_an_installation_without_the_client_of_the_api_is_told_what_is_missing() -> None:
+    program = "import sys; sys.modules['kubernetes'] = None; from controller.__main__ import main; main()"
+
+    done = subprocess.run(
+        (sys.executable, "-c", program, "inject"), input=POD, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "install steelyard[controller]" in done.stderr
