@@ -1,8 +1,8 @@
 """The proxy's side of the wire: keeps a stream to the operator, and the last good snapshots without it.
 
 `events()` yields what to apply: first what the disk holds, then what the operator says. Only a synced operator's
-`gone` forgets; every other failure keeps what is there. Token and CA are read again on every connect, since both
-rotate while an outage lasts.
+`gone` forgets; every other failure keeps what is there. The CA is read again on every connect and the token for every
+request, since both rotate: a token within the hour, which a stream outlives.
 """
 
 from __future__ import annotations
@@ -142,14 +142,13 @@ class Client:
             connector=connector,
             timeout=timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers(),
             trust_env=False,
         ) as session:
             url = f"{settings.url}/v1/snapshots/{settings.namespace}"
             async with session.get(
                 url,
                 params={"names": ",".join(settings.names)},
-                headers={"Accept": frames.MEDIA_TYPE},
+                headers={"Accept": frames.MEDIA_TYPE, **self._headers()},
                 allow_redirects=False,
             ) as response:
                 if response.status != 200:
@@ -158,6 +157,7 @@ class Client:
                     )
                 self.connected, self.error = True, ""
                 reporter = asyncio.create_task(self._reporting(session), name="discovery-reports")
+                reporter.add_done_callback(lambda _: response.close())
                 try:
                     lines = frames.Lines()
                     async for chunk in response.content.iter_any():
@@ -169,6 +169,10 @@ class Client:
                             if frame is not None:
                                 for event in self._understood(frame):
                                     yield event
+                except aiohttp.ClientError:
+                    if reporter.done():
+                        await reporter  # it has closed the stream, and raises why
+                    raise
                 finally:
                     reporter.cancel()
                     await asyncio.gather(reporter, return_exceptions=True)
@@ -228,6 +232,7 @@ class Client:
         return [Update(snapshot=snapshot, version=frame.version, keys=frame.keys)]
 
     async def _reporting(self, session: aiohttp.ClientSession) -> None:
+        """For ever. Raises Unavailable where the operator does not know us any more."""
         url = f"{self._settings.url}/v1/reports/{self._settings.namespace}"
         while True:
             await self._report.wait()
@@ -242,12 +247,17 @@ class Client:
                 continue
             try:
                 timeout = aiohttp.ClientTimeout(total=5)
-                async with session.post(url, data=msgspec.json.encode(reports), timeout=timeout) as response:
+                body, headers = msgspec.json.encode(reports), self._headers()
+                async with session.post(url, data=body, headers=headers, timeout=timeout) as response:
                     if response.status == 204:
                         continue
-                    log.debug("a report was refused", extra={"status": response.status})
-            except (aiohttp.ClientError, TimeoutError) as error:
+                    refused = response.status
+            except (aiohttp.ClientError, TimeoutError, Unavailable) as error:
                 log.debug("a report was not delivered", extra={"error": str(error)})
+            else:
+                if refused == 401:
+                    raise Unavailable("401 to a report")
+                log.debug("a report was refused", extra={"status": refused})
             self._due |= due
 
     def _headers(self) -> dict[str, str]:

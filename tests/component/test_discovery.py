@@ -42,6 +42,8 @@ class Plane:
         self.existing: set[tuple[str, str]] = set()
         self.hub = Hub(self.existing.__contains__)
         self.directory = directory
+        self.tokens = dict(TOKENS)
+        self.later = 0.0  # seconds by which the server's clock is ahead
         self.reviews = 0
         self.connected: set[tuple[tuple[str, str], str]] = set()
         self.reports: asyncio.Queue[tuple[tuple[str, str], str, frames.Report]] = asyncio.Queue()
@@ -55,7 +57,12 @@ class Plane:
 
     async def review(self, token: str) -> Identity | None:
         self.reviews += 1
-        return TOKENS.get(token)
+        return self.tokens.get(token)
+
+    def expire(self, token: str) -> None:
+        """Also for whoever remembers it."""
+        del self.tokens[token]
+        self.later += 61
 
     async def allowed(self, identity: Identity, key: tuple[str, str]) -> bool:
         return identity.namespace == key[0]
@@ -77,7 +84,8 @@ class Plane:
             relayed=lambda key, proxy, report: self.reports.put_nowait((key, proxy, report)),
             replica=REPLICA.username,
         )
-        self.discovery = Discovery(self.hub, Authenticator(self.review, time.time), access, self.counts.put_nowait)
+        authenticator = Authenticator(self.review, lambda: time.time() + self.later)
+        self.discovery = Discovery(self.hub, authenticator, access, self.counts.put_nowait)
         self.runner = web.AppRunner(self.discovery.app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
         await self.runner.setup()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -91,10 +99,13 @@ class Plane:
         self.discovery.end()
         await self.runner.cleanup()
 
-    def client(self, names: tuple[str, ...] = ("shop",), token: str = "good", store: Path | None = None) -> Client:
-        path = self.directory / f"token-{token}"
-        path.write_text(token)
-        settings = Settings(url=self.url, namespace="store", names=names, token=path, ca=self.ca, store=store)
+    @property
+    def token(self) -> Path:
+        return self.directory / "token"
+
+    def client(self, names: tuple[str, ...] = ("shop",), store: Path | None = None) -> Client:
+        self.token.write_text("good")
+        settings = Settings(url=self.url, namespace="store", names=names, token=self.token, ca=self.ca, store=store)
         return Client(settings, time.monotonic, Random(1), lambda _: {"stable": frames.BackendHealth(4, 4)})
 
 
@@ -333,6 +344,61 @@ async def test_a_token_is_reviewed_once_a_minute_and_a_source_of_wrong_ones_is_h
     assert statuses[-1] == 429
     assert plane.reviews <= 1 + FAILURES + 5
     assert (await get(plane, path, Authorization="Bearer good"))[0] == 200
+
+
+async def test_reports_are_taken_after_the_token_that_the_stream_began_with_has_expired(plane: Plane) -> None:
+    """The kubelet renews it in time; the stream itself is reviewed every ten minutes only."""
+    plane.tokens["renewed"] = GOOD
+    plane.hub.put(snapshot())
+    plane.hub.sync()
+    client = plane.client()
+
+    async with listening(client):
+        await acknowledged(plane, snapshot().version)
+        plane.token.write_text("renewed")
+        plane.expire("good")
+        plane.hub.put(snapshot(generation=2))
+        await acknowledged(plane, snapshot(generation=2).version)
+
+        assert client.failures == 0
+
+
+async def test_a_proxy_whose_report_is_refused_for_its_token_comes_back_with_the_next_one(plane: Plane) -> None:
+    plane.tokens["renewed"] = GOOD
+    plane.hub.put(snapshot())
+    plane.hub.sync()
+    client = plane.client()
+
+    async with listening(client):
+        await acknowledged(plane, snapshot().version)
+        plane.expire("good")
+        client.changed()
+        await plane.counted("unauthenticated")
+        plane.token.write_text("renewed")
+        await plane.counted("stream")
+        await acknowledged(plane, snapshot().version)
+
+        assert client.failures >= 1
+        assert plane.connected == {(("store", "shop"), "uid-1")}
+
+
+async def test_a_token_that_can_not_be_read_for_a_while_ends_no_reports(plane: Plane) -> None:
+    plane.hub.put(snapshot())
+    plane.hub.sync()
+    client = plane.client()
+
+    async with listening(client) as seen:
+        await acknowledged(plane, snapshot().version)
+        await following(seen, Update)
+        plane.token.unlink()
+        plane.hub.put(snapshot(generation=2))
+        await following(seen, Update)
+        await asyncio.sleep(0.05)
+        plane.token.write_text("good")
+        plane.hub.put(snapshot(generation=3))
+        await acknowledged(plane, snapshot(generation=3).version)
+
+        assert client.failures == 0
 
 
 async def test_long_poll_answers_when_the_snapshot_changes(plane: Plane) -> None:
