@@ -71,8 +71,9 @@ def documents(data: bytes, source: str) -> list[Object]:
         for item in _items(each):
             if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
                 raise Unusable(f"{source}:{line}: is no Kubernetes object")
-            if not isinstance(item.get("metadata") or {}, dict):
-                raise Unusable(f"{source}:{line}: metadata is no mapping")
+            metadata = item.get("metadata") or {}
+            if not isinstance(metadata, dict) or not isinstance(metadata.get("namespace") or "", str):
+                raise Unusable(f"{source}:{line}: metadata is no mapping, or its namespace no string")
             objects.append(item)
     return objects
 

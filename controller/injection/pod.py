@@ -10,6 +10,7 @@ import msgspec
 from controller.children.pods import SAFE_TO_EVICT
 from controller.injection import sidecar
 from controller.injection.settings import InjectionSettings
+from controller.injection.shape import misshapen
 from controller.injection.target import Target
 from controller.injection.wishes import (
     EXCLUDE_PORTS,
@@ -39,14 +40,18 @@ def inject(
 ) -> Injected | Refused:
     """`pod` is a Pod or a pod template, `services` are those of its namespace. What is there already is replaced.
 
-    Refused are a pod on the host's network, where the services' addresses would be the node's, and what an annotation
-    says wrongly. A service whose port the pod listens on itself keeps its ordinary address, and a warning says so: the
-    application couldn't bind the wildcard address beside the sidecar.
+    Refused are what the API would never take for a pod, a pod on the host's network, where the services' addresses
+    would be the node's, and what an annotation says wrongly. A service whose port the pod listens on itself keeps its
+    ordinary address, and a warning says so: the application couldn't bind the wildcard address beside the sidecar.
     """
+    wrong = misshapen(pod)
+    if wrong is not None:
+        return Refused(wrong)
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     if spec.get("hostNetwork"):
         return Refused("a pod with hostNetwork can't have a sidecar: its loopback addresses are the node's")
-    said = wishes(metadata.get("annotations") or {})
+    # To the API null is an empty string.
+    said = wishes({name: text or "" for name, text in (metadata.get("annotations") or {}).items()})
     if isinstance(said, Wrong):
         return Refused(said.message)
     known = {each.name: each for each in services}
@@ -114,8 +119,8 @@ def _with_sidecar(
     return dict(pod) | {"metadata": metadata, "spec": spec}
 
 
-def _annotations(theirs: Mapping[str, str], version: str) -> dict[str, str]:
-    volumes = [name for name in theirs.get(SAFE_TO_EVICT, "").split(",") if name]
+def _annotations(theirs: Mapping[str, str | None], version: str) -> dict[str, str | None]:
+    volumes = [name for name in (theirs.get(SAFE_TO_EVICT) or "").split(",") if name]
     if sidecar.SNAPSHOTS not in volumes:
         volumes.append(sidecar.SNAPSHOTS)
     return dict(theirs) | {SAFE_TO_EVICT: ",".join(volumes), INJECTED: version}

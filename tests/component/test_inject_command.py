@@ -183,6 +183,8 @@ def test_a_warning_goes_beside_the_output(tmp_path: Path) -> None:
         ("just words", "standard input:1: is no Kubernetes object"),
         (f"{POD}---\nkind: List\nitems: [a]\n", "standard input:6: is no Kubernetes object"),
         ("kind: Pod\nmetadata: name\n", "standard input:1: metadata is no mapping"),
+        (POD.replace("namespace: store", "namespace: 1"), "standard input:1: metadata is no mapping, or its namespace"),
+        (POD.replace("image: app", "image: app, ports: 80"), "Pod client: Expected `array | null`, got `int` - at"),
         (b"kind: Pod\nmetadata: {name: \xff}\n", "standard input:2: is not UTF-8 text"),
         (POD.replace("namespace: store", "namespace: store, annotations: {steelyard.dev/services: shpo}"), "shpo"),
         (POD.replace("spec: {", "spec: {hostNetwork: true, "), "Pod client: a pod with hostNetwork"),

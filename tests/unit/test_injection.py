@@ -20,6 +20,7 @@ from controller.injection import (
     target,
 )
 from controller.model.service import Backend, BalancedService, Port, Proxy
+from tests.strategies import ANYTHING
 
 SETTINGS = InjectionSettings(proxy=ChildSettings(image="proxy:1", control="https://operator"), version="1")
 SHOP = Target(namespace="store", name="shop", address="127.64.0.1", ports=((80, "HTTP", "http"),))
@@ -28,7 +29,7 @@ STOCK = Target(
 )
 
 
-def pod(annotations: dict[str, str] | None = None, *ports: int, **spec: Any) -> dict[str, Any]:
+def pod(annotations: dict[str, Any] | None = None, *ports: int, **spec: Any) -> dict[str, Any]:
     container: dict[str, Any] = {"name": "app", "ports": [{"containerPort": port} for port in ports]}
     return {"metadata": {"annotations": annotations or {}}, "spec": {"containers": [container]} | spec}
 
@@ -189,6 +190,44 @@ def test_injecting_twice_is_injecting_once(
 
     if isinstance(once, Injected):
         assert once == inject(once.pod, "store", services, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (pod() | {"spec": ["a"]}, "Expected `object | null`, got `array` - at `spec`"),
+        (pod(containers={"name": "app"}), "Expected `array | null`, got `object` - at `spec.containers`"),
+        (pod({"steelyard.dev/exclude-ports": 80}), "Expected `str | null`, got `int` - at `metadata.annotations[...]`"),
+    ],
+)
+def test_what_is_no_pod_is_refused_with_its_place(given: dict[str, Any], message: str) -> None:
+    assert message == refusal(given)
+
+
+def test_an_annotation_that_is_null_is_an_empty_one() -> None:
+    safe = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+    result = injected(pod({"steelyard.dev/exclude-ports": None, safe: None}))
+
+    assert result.pod["metadata"]["annotations"][safe] == "steelyard-snapshots"
+    assert "are: shop, stock" not in str(inject(pod({"steelyard.dev/services": None}), "store", (SHOP,), SETTINGS))
+
+
+_PARTS = st.sampled_from(["name", "ports", "containerPort", "protocol", "ip", "hostnames", "resources"])
+_PIECES = st.recursive(ANYTHING, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_PARTS, inner, max_size=3))
+
+
+@given(
+    metadata=st.dictionaries(st.sampled_from(["labels", "annotations", "name"]), _PIECES, max_size=2) | ANYTHING,
+    spec=st.dictionaries(
+        st.sampled_from(["containers", "initContainers", "volumes", "hostAliases", "hostNetwork"]), _PIECES, max_size=3
+    )
+    | ANYTHING,
+)
+def test_whatever_a_file_holds_is_injected_or_refused(metadata: Any, spec: Any) -> None:
+    result = inject({"metadata": metadata, "spec": spec}, "store", (SHOP, STOCK), SETTINGS)
+
+    assert isinstance(result, Injected | Refused)
 
 
 def test_a_kind_without_pods_is_left_to_its_author() -> None:
