@@ -30,6 +30,7 @@ class Backend:
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # nothing of the working directory is imported
             "-m",
             "controller.demo.backend",
             self.name,
@@ -78,6 +79,7 @@ class Proxy:
         with self._log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-m",
                 "controller",
                 "proxy",

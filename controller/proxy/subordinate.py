@@ -38,9 +38,9 @@ class Subordinate:
             sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._sockets, their_sockets = map(failed.enter_context, sockets)
             descriptors = (theirs.fileno(), their_sockets.fileno())
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "controller.proxy.worker", *map(str, descriptors), pass_fds=descriptors
-            )
+            # -P: nothing is imported from the working directory, which may hold a package of the same name.
+            words = ("-P", "-m", "controller.proxy.worker", *map(str, descriptors))
+            self._process = await asyncio.create_subprocess_exec(sys.executable, *words, pass_fds=descriptors)
             failed.callback(self.kill)
             socket.send_fds(self._sockets, [b"m"], [memory])
             await asyncio.get_running_loop().create_unix_connection(lambda: self._channel, sock=ours)

@@ -1,4 +1,4 @@
-"""A worker process: it carries what the parent decides. `python -m controller.proxy.worker CHANNEL SOCKETS`.
+"""A worker process: it carries what the parent decides. `python -P -m controller.proxy.worker CHANNEL SOCKETS`.
 
 Messages are put in force one after the other. Signals are the parent's business; a worker whose parent is gone ends.
 """
