@@ -42,7 +42,8 @@ class LedUpstreams(Upstreams):
 
     def place(self, place: Place) -> None:
         super().place(place)
-        self._fleet.broadcast(Placed(place.zone, place.node))
+        known = self._seat.place
+        self._fleet.broadcast(Placed(known.zone, known.node))
 
     def changed_answers(self, key: Key) -> None:
         self._fleet.push(key)

@@ -65,7 +65,9 @@ class Upstreams:
             upstream.rekey(keys)
 
     def place(self, place: Place) -> None:
-        """This process has learnt where it runs."""
+        """This process has learnt where it runs. What nobody knows ("") stays as it was given."""
+        before = self._seat.place
+        place = Place(node=place.node or before.node, zone=place.zone or before.zone)
         self._seat = replace(self._seat, place=place)
         for upstream in self:
             upstream.place(place)

@@ -915,6 +915,16 @@ def test_a_proxy_that_learns_where_it_runs_prefers_what_is_near() -> None:
     assert plane.reached() == "b"
 
 
+def test_an_operator_that_knows_no_zone_takes_none_away() -> None:
+    plane = Plane()
+    plane.upstreams.place(Place(zone="there", node="n1"))
+    plane.apply(backend(endpoint("a", zone="here"), endpoint("b", zone="there")), locality=Locality(prefer="Zone"))
+
+    plane.upstreams.place(Place(node="n2"))
+
+    assert plane.reached() == "b"
+
+
 def test_workers_of_a_pod_start_evenly_and_pods_differ() -> None:
     phases = [Seat(identity="pod", worker=worker).phase("x") for worker in range(4)]
     offsets = sorted((phase - phases[0]) % 1 for phase in phases)
