@@ -96,6 +96,8 @@ class Front(ClientConnection):
         self.open = False
         if self.exchange is not None:
             guarded(self, endings.client_left, self.exchange)
+        if not self._closing:  # the loop closes behind a FIN, too, but waits without end for a client that doesn't read
+            self._close_behind(monotonic())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
