@@ -94,10 +94,11 @@ class Front(ClientConnection):
     def eof_received(self) -> None:
         """A FIN is leaving (as in nginx): behind a half-close a later RST could not be seen."""
         self.open = False
+        response = self.exchange.response if self.exchange is not None else None
         if self.exchange is not None:
             guarded(self, endings.client_left, self.exchange)
         if not self._closing:  # the loop closes behind a FIN, too, but waits without end for a client that doesn't read
-            self._close_behind(monotonic())
+            self._close_behind(monotonic(), reset_it=response is not None and response.ends_by_close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False

@@ -65,9 +65,9 @@ async def test_a_client_that_half_closes_and_reads_slowly_gets_what_there_was_fo
             await asyncio.sleep(0.02)
 
         answer += await read_all(rig, sock)
-
         _, _, body = answer.partition(b"\r\n\r\n")
-        assert len(body) == line["sent"]
+
+        assert line["sent"] == len(body)
 
 
 async def test_over_the_budget_a_client_that_half_closed_makes_room(rig: Rig) -> None:
@@ -83,3 +83,16 @@ async def test_over_the_budget_a_client_that_half_closed_makes_room(rig: Rig) ->
         await rig.reached(lambda: len(rig.plane.fronts) == 1)
         with pytest.raises(ConnectionResetError):
             await read_all(rig, sock)
+
+
+async def test_half_an_answer_looks_whole_to_no_old_client_that_half_closes(rig: Rig) -> None:
+    """There a FIN is the end of a body without a length."""
+    await rig.open()
+    rig.backend.script(recv_head(), send(b"HTTP/1.1 200 OK\r\n\r\nabc"), stall())
+    client = await rig.connect()
+    await client.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert await client.take_to(b"abc")
+
+    client.half_close()
+
+    assert await client.to_end() == ("RST", b"")
