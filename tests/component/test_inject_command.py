@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.commands.inject import inject as command
 from controller.discovery import manifests
+from tests import pages
 
 SERVICES = """\
 apiVersion: v1
@@ -160,6 +163,21 @@ def test_what_the_chart_can_be_told_of_sidecars_can_be_told_here(tmp_path: Path)
     assert "--start-timeout=10" in plain["args"]
 
 
+def test_each_of_the_charts_values_is_said_by_the_option_that_the_page_tells() -> None:
+    values = yaml.safe_load((pages.PROJECT / "charts" / "steelyard" / "values.yaml").read_text())
+    options = {option.opts[0]: option.envvar for option in command.params}
+    rows = pages.table("sidecars.md", "## By the command line")[1:]
+
+    told = {each for row in rows for each in re.findall("`([^`]+)`", row[0])}
+    for value in told:
+        here = values
+        for name in value.split("."):
+            here = here[name]
+    assert {"injection.resources", "injection.startTimeout"} < told
+    for _, option, variable in rows:
+        assert options[re.findall("`([^`]+)`", option)[0]] == variable.strip("`")
+
+
 def test_resources_that_are_none_are_refused(tmp_path: Path) -> None:
     done = inject(POD, tmp_path, "--resources=64Mi")
 
@@ -232,9 +250,9 @@ def test_an_api_server_that_cannot_be_asked_is_told_with_the_way_out(tmp_path: P
     config.write_text(
         yaml.safe_dump({"clusters": [cluster], "contexts": [context], "users": [{"name": "u"}], "current-context": "c"})
     )
-    command = (sys.executable, "-m", "controller", "inject", "--kubeconfig", str(config))
+    arguments = (sys.executable, "-m", "controller", "inject", "--kubeconfig", str(config))
 
-    done = subprocess.run(command, input=POD, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(arguments, input=POD, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "--services FILE" in done.stderr
