@@ -220,6 +220,7 @@ class Fleet:
         """Bring a new worker to the state in force."""
         await worker.up(BEGIN)
         async with self._changing:
+            worker.send(self.upstreams.placed)
             for key in self.snapshots:
                 if self._closing:  # it is told to leave, and the listeners may be closed
                     return

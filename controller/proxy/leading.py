@@ -42,8 +42,13 @@ class LedUpstreams(Upstreams):
 
     def place(self, place: Place) -> None:
         super().place(place)
+        self._fleet.broadcast(self.placed)
+
+    @property
+    def placed(self) -> Placed:
+        """Where this pod runs, as workers are told."""
         known = self._seat.place
-        self._fleet.broadcast(Placed(known.zone, known.node))
+        return Placed(known.zone, known.node)
 
     def changed_answers(self, key: Key) -> None:
         self._fleet.push(key)
