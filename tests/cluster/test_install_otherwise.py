@@ -42,6 +42,11 @@ for address in sys.argv[1:]:
     shown = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((address, 19443), timeout=5))
     print(base64.b64encode(shown).decode())
 """
+STREAMS = """
+import re, urllib.request
+text = urllib.request.urlopen("http://127.0.0.1:19901/metrics").read().decode()
+print(re.search(r"^steelyard_operator_proxy_streams (.*)", text, re.M)[1])
+"""
 
 
 def test_helm_3_installs_upgrades_and_leaves(release: Cluster, client: Client, app: str, now: list[str]) -> None:
@@ -101,6 +106,36 @@ def test_a_given_certificate_is_shown_and_followed_without_a_lost_request(
     assert report["failures"] == []
     assert shown(release) == {der(second)}, "the last good one serves on"
     shop(release)
+
+
+def test_a_namespace_that_is_taken_off_the_list_is_served_on(
+    release: Cluster, client: Client, app: str, now: list[str]
+) -> None:
+    """Its proxies come to an operator that sees nothing of it any more: gone it is not."""
+    release.call("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+    install(release, *now, "--wait")
+    example(release, app)
+    shop(release)
+    store, own = Namespace(release, "store", app), Namespace(release, OWN, app)
+    before = ready(store)
+
+    with client.loading("http://shop.store/", "--rate", "100", "--timeout", "20") as load:
+        load.begun()
+        values = ("--reuse-values", "--set", "watchNamespaces={elsewhere}", "--wait")
+        release.helm("upgrade", "steelyard", str(CHART), "-n", OWN, *values, timeout=180)
+        own.rolled_out("steelyard-controller")
+        until(lambda: streams(own) == 2, 60)
+        report = load.stop()
+
+    assert report["failures"] == []
+    assert client.load("http://shop.store/", seconds=2)["failures"] == []
+    assert ready(store) == before
+
+
+def streams(own: Namespace) -> int:
+    """Of proxies, to all of the operator's pods."""
+    pods = own.pods(**{"app.kubernetes.io/component": "controller"})
+    return sum(int(float(own.exec(pod, "python", "-c", STREAMS))) for pod in pods)
 
 
 @pytest.fixture
