@@ -1,8 +1,9 @@
 """The last good snapshots on disk, so that a proxy that restarts while the operator is away serves on.
 
 One file per object in a directory of the proxy's own (in a pod an `emptyDir`), written beside and renamed, with a
-checksum inside; a file that is torn, foreign or of another schema counts as none. Files are 0600: they hold the keys
-that sign affinity cookies.
+checksum inside; a file that is torn, foreign or of another schema counts as none. When it reaches the disk is left to
+the kernel, since the loop that writes carries traffic: a crash of the process loses nothing, one of the node at worst
+the copy. Files are 0600: they hold the keys that sign affinity cookies.
 """
 
 from __future__ import annotations
@@ -58,8 +59,6 @@ class Copies:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.encode(record))
-                file.flush()
-                os.fsync(file.fileno())
             beside.replace(target)
         except OSError as error:
             log.warning("the last good snapshot could not be stored", extra={"path": str(target), "error": str(error)})

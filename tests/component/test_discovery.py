@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ from aiohttp import web
 from controller.discovery import frames
 from controller.discovery.certificates import renewed
 from controller.discovery.client import Client, Event, Forget, Placed, Settings, Update
+from controller.discovery.copy import Copies
 from controller.discovery.hub import Hub
 from controller.discovery.server import Access, Discovery, wait_seconds
 from controller.discovery.tokens import FAILURES, Authenticator, Identity
@@ -268,8 +270,6 @@ async def test_a_proxy_that_starts_while_the_operator_is_away_serves_from_disk(p
     "spoil", [lambda text: text[:-20], lambda text: text.replace('"generation\\":1', '"generation\\":7')]
 )
 async def test_a_torn_or_changed_copy_counts_as_none(plane: Plane, tmp_path: Path, spoil) -> None:
-    from controller.discovery.copy import Copies
-
     copies = Copies(tmp_path / "store")
     copies.save("shop", snapshot().encode(), snapshot().version, ())
     assert copies.load("shop") is not None
@@ -279,6 +279,21 @@ async def test_a_torn_or_changed_copy_counts_as_none(plane: Plane, tmp_path: Pat
     assert path.read_text() != before
 
     assert copies.load("shop") is None
+
+
+async def test_requests_do_not_wait_for_the_disk_whenever_a_snapshot_is_applied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The loop that stores it is the one that carries traffic."""
+    waits: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, waits.append)
+    copies = Copies(tmp_path / "store")
+
+    copies.save("shop", snapshot().encode(), snapshot().version, ())
+
+    assert copies.load("shop") is not None
+    assert waits == []
 
 
 @pytest.mark.parametrize(
