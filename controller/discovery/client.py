@@ -82,6 +82,7 @@ class Client:
         self._health = health
         self._copies = Copies(settings.store)
         self._versions: dict[str, str] = {}
+        self._keys: dict[str, tuple[bytes, ...]] = {}  # they change without a new version, too
         self._bodies: dict[str, tuple[bytes, tuple[bytes, ...]]] = {}
         self._acks: dict[str, frames.Ack] = {}
         self._held: dict[str, frames.SnapshotFrame] = {}
@@ -97,7 +98,7 @@ class Client:
         for name in self._settings.names:
             stored = self._copies.load(name)
             if stored is not None:
-                self._versions[name] = stored.version
+                self._versions[name], self._keys[name] = stored.version, stored.keys
                 yield Update(snapshot=stored.snapshot, version=stored.version, keys=stored.keys, stored=True)
         pause = FIRST_PAUSE
         while True:
@@ -185,6 +186,7 @@ class Client:
                 return [Placed(node=node, zone=zone)]
             case frames.Gone(name=name):
                 self._versions.pop(name, None)
+                self._keys.pop(name, None)
                 self._bodies.pop(name, None)
                 self._acks.pop(name, None)
                 self._freshness.pop(name, None)
@@ -201,7 +203,7 @@ class Client:
 
     def _snapshot(self, frame: frames.SnapshotFrame) -> list[Event]:
         known = self._freshness.get(frame.name, 0)
-        if self._versions.get(frame.name) == frame.version:
+        if self._versions.get(frame.name) == frame.version and self._keys.get(frame.name) == frame.keys:
             self._freshness[frame.name] = max(known, frame.freshness)
             self._acks.setdefault(frame.name, frames.Ack(version=frame.version, ok=True))
             self._held.pop(frame.name, None)
@@ -227,7 +229,7 @@ class Client:
         if snapshot.schema != SCHEMA:
             self.ack(frame.name, frame.version, f"schema {snapshot.schema} is not {SCHEMA}, which this proxy reads")
             return []
-        self._versions[frame.name] = frame.version
+        self._versions[frame.name], self._keys[frame.name] = frame.version, frame.keys
         self._bodies[frame.name] = (body, frame.keys)
         return [Update(snapshot=snapshot, version=frame.version, keys=frame.keys)]
 

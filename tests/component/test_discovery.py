@@ -266,6 +266,49 @@ async def test_a_proxy_that_starts_while_the_operator_is_away_serves_from_disk(p
         assert (await following(seen, Update)).snapshot.generation == 2
 
 
+async def test_rotated_keys_of_the_same_snapshot_reach_a_connected_proxy_and_its_copy(
+    plane: Plane, tmp_path: Path
+) -> None:
+    plane.hub.put(snapshot(), keys=(b"old",))
+    plane.hub.sync()
+    store = tmp_path / "store"
+
+    async with listening(plane.client(store=store)) as seen:
+        assert (await following(seen, Update)).keys == (b"old",)
+        plane.hub.put(snapshot(), keys=(b"new", b"old"))
+        update = await following(seen, Update)
+
+        assert (update.snapshot, update.keys) == (snapshot(), (b"new", b"old"))
+        stored = Copies(store).load("shop")
+        assert stored is not None
+        assert stored.keys == (b"new", b"old")
+
+
+async def test_keys_that_were_rotated_while_a_proxy_was_away_reach_it_when_it_is_back(
+    plane: Plane, tmp_path: Path
+) -> None:
+    plane.hub.put(snapshot(), keys=(b"old",))
+    plane.hub.sync()
+    store = tmp_path / "store"
+    async with listening(plane.client(store=store)) as seen:
+        await following(seen, Update)
+
+    plane.hub.put(snapshot(), keys=(b"new", b"old"))
+
+    async with listening(plane.client(store=store)) as seen:
+        assert (await following(seen, Update)).keys == (b"old",)  # from the disk
+        assert (await following(seen, Update)).keys == (b"new", b"old")
+
+
+async def test_a_proxy_that_comes_back_to_the_same_snapshot_and_keys_applies_nothing(plane: Plane) -> None:
+    client = plane.client()
+    frame = frames.SnapshotFrame("shop", "v", msgspec.Raw(snapshot().encode()), keys=(b"key",))
+
+    assert [event.keys for event in client._understood(frame)] == [(b"key",)]
+    client._understood(frames.Hello())
+    assert client._understood(frame) == []
+
+
 @pytest.mark.parametrize(
     "spoil", [lambda text: text[:-20], lambda text: text.replace('"generation\\":1', '"generation\\":7')]
 )
