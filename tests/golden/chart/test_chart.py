@@ -271,6 +271,18 @@ def test_selectors_find_what_they_are_for(helm: str) -> None:
     assert selects(of(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], operator)
 
 
+@pytest.mark.parametrize("mode", ["Webhook", "Policy", "Disabled"])
+def test_sidecars_reach_the_operator_whoever_brought_them(helm: str, mode: str) -> None:
+    """With `Disabled` it is `steelyard inject`."""
+    objects = rendered(helm, "--set", f"networkPolicy.enabled=true,injection.mode={mode}")
+    (rule,) = [
+        each for each in of(objects, "NetworkPolicy")["spec"]["ingress"] if each["ports"][0]["port"] == "discovery"
+    ]
+
+    peer = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"steelyard.dev/inject": "enabled"}}}
+    assert peer in rule["from"]
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
