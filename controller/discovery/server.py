@@ -106,9 +106,9 @@ class Discovery:
             return await self._stream(request, identity, keys)
         if len(keys) != 1:
             raise web.HTTPBadRequest(text=f"several names come as a stream: Accept: {frames.MEDIA_TYPE}\n")
-        return await self._once(request, keys[0])
+        return await self._once(request, identity, keys[0])
 
-    async def _once(self, request: web.Request, key: Key) -> web.Response:
+    async def _once(self, request: web.Request, identity: Identity, key: Key) -> web.Response:
         known = request.headers.get("If-None-Match", "").strip().strip('"')
         try:
             async with asyncio.timeout(wait_seconds(request.headers.get("Prefer", ""))):
@@ -122,6 +122,8 @@ class Discovery:
                     self._hub.unsubscribe(subscriber)
         except TimeoutError:
             return web.Response(status=304, headers={"ETag": f'"{known}"'})
+        if known:
+            await self._authorise(identity, [key])  # it may be another one's by now
         published = self._hub.get(key)
         if published is None and self._hub.frame(key) is None:
             raise web.HTTPServiceUnavailable(text=f"{key[1]} in {key[0]} can't be served: see its status\n")
@@ -142,7 +144,7 @@ class Discovery:
         try:
             hello = frames.Hello(node=identity.node, zone=self._access.zone(identity.node))
             await self._write(response, frames.encode(hello))
-            ended = await self._feed(request, response, subscriber)
+            ended = await self._feed(request, response, subscriber, identity)
             if ended == "ending":
                 await self._write(response, frames.encode(frames.Reconnect()))
         except TimeoutError:
@@ -158,26 +160,30 @@ class Discovery:
         return response
 
     async def _feed(
-        self, request: web.Request, response: web.StreamResponse, subscriber: Subscriber
-    ) -> Literal["ending", "expired"]:
+        self, request: web.Request, response: web.StreamResponse, subscriber: Subscriber, identity: Identity
+    ) -> Literal["ending", "refused"]:
         loop = asyncio.get_running_loop()
         review_at, ping_at = loop.time() + REVIEW_SECONDS, loop.time() + frames.FIRST_PING_SECONDS
-        while not self._ending:
-            for key in subscriber.take():
-                if (frame := self._hub.frame(key)) is not None:
-                    await self._write(response, frame)
-            try:
-                async with asyncio.timeout_at(ping_at):
-                    await subscriber.changed()
-            except TimeoutError:
-                ping_at = loop.time() + frames.PING_SECONDS
-                await self._write(response, frames.encode(frames.Ping()))
-            if loop.time() >= review_at:
-                review_at = loop.time() + REVIEW_SECONDS
+        try:
+            while not self._ending:
+                for key in subscriber.take():
+                    frame = self._hub.frame(key)
+                    if self._hub.get(key) is not None:
+                        # What didn't exist when the stream began may be another one's by now.
+                        await self._authorise(identity, [key])
+                    if frame is not None:
+                        await self._write(response, frame)
                 try:
+                    async with asyncio.timeout_at(ping_at):
+                        await subscriber.changed()
+                except TimeoutError:
+                    ping_at = loop.time() + frames.PING_SECONDS
+                    await self._write(response, frames.encode(frames.Ping()))
+                if loop.time() >= review_at:
+                    review_at = loop.time() + REVIEW_SECONDS
                     await self._identify(request)
-                except web.HTTPException:
-                    return "expired"
+        except web.HTTPException:
+            return "refused"  # and told why once it comes back
         return "ending"
 
     @staticmethod

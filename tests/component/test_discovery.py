@@ -46,6 +46,7 @@ class Plane:
         self.directory = directory
         self.tokens = dict(TOKENS)
         self.later = 0.0  # seconds by which the server's clock is ahead
+        self.closed: set[tuple[str, str]] = set()  # to everybody
         self.reviews = 0
         self.connected: set[tuple[tuple[str, str], str]] = set()
         self.reports: asyncio.Queue[tuple[tuple[str, str], str, frames.Report]] = asyncio.Queue()
@@ -67,7 +68,7 @@ class Plane:
         self.later += 61
 
     async def allowed(self, identity: Identity, key: tuple[str, str]) -> bool:
-        return identity.namespace == key[0]
+        return identity.namespace == key[0] and key not in self.closed
 
     def presence(self, key: tuple[str, str], proxy: str, here: bool) -> None:
         (self.connected.add if here else self.connected.discard)((key, proxy))
@@ -360,6 +361,41 @@ async def test_only_its_owner_reads_a_snapshot(plane: Plane, token: str, path: s
 
     assert status == expected
     assert (body == snapshot().encode()) == (expected == 200)
+
+
+async def test_who_subscribes_before_an_object_exists_gets_nothing_of_it_once_it_is_not_theirs(plane: Plane) -> None:
+    plane.hub.sync()
+    tls = ssl.create_default_context(cafile=plane.ca)
+    headers = {"Authorization": "Bearer good", "Accept": frames.MEDIA_TYPE}
+    url = f"{plane.url}/v1/snapshots/store?names=shop"
+
+    async with aiohttp.ClientSession() as session, asyncio.timeout(8):
+        async with session.get(url, headers=headers, ssl=tls) as response:
+            told = [frames.decode((await response.content.readline()).strip()) for _ in range(2)]
+            plane.closed.add(("store", "shop"))
+            plane.hub.put(snapshot(), keys=(b"secret",))
+            rest = await response.content.read()
+        async with session.get(url, headers=headers, ssl=tls) as response:
+            again = response.status
+
+    assert told == [frames.Hello(node="n1", zone="zone-a"), frames.Gone(name="shop")]
+    assert rest == b""
+    assert again == 403
+
+
+async def test_who_waits_for_a_change_gets_nothing_of_an_object_that_is_not_theirs_any_more(plane: Plane) -> None:
+    plane.hub.put(snapshot())
+    plane.hub.sync()
+    path, good = "/v1/snapshots/store?names=shop", "Bearer good"
+    _, etag, _ = await get(plane, path, Authorization=good)
+
+    waiting = asyncio.create_task(get(plane, path, Authorization=good, If_None_Match=etag, Prefer="wait=30"))
+    await plane.counted("poll")
+    plane.closed.add(("store", "shop"))
+    plane.hub.put(snapshot(generation=2))
+    status, _, _ = await waiting
+
+    assert status == 403
 
 
 async def test_reports_of_a_foreign_namespace_and_relays_of_a_proxy_are_refused(plane: Plane) -> None:
