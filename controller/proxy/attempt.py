@@ -201,7 +201,10 @@ class Attempt:
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.attempt = None
-            if reusable:
+            body = self.exchange.upload is not None
+            # What the endpoint hasn't taken of this request would go before the next, and a transport that is full by
+            # then doesn't say that it can't take that, either.
+            if reusable and not (connection.full or (body and connection.transport.get_write_buffer_size())):
                 self.pool.release(connection, now)
             else:
                 connection.close()

@@ -42,7 +42,11 @@ def reset(transport: asyncio.Transport, *, flush: bool = False) -> None:
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an endpoint: idle in its pool, or carrying one attempt."""
 
-    __slots__ = ("attempt", "idle_since", "open", "paused", "pool", "reader", "requests", "retires", "transport")
+    # fmt: off
+    __slots__ = (
+        "attempt", "full", "idle_since", "open", "paused", "pool", "reader", "requests", "retires", "transport",
+    )
+    # fmt: on
 
     transport: asyncio.Transport
 
@@ -52,6 +56,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.requests = 0
         self.idle_since = now
         self.open = False
+        self.full = False  # the endpoint doesn't read, or too slowly
         self.paused = False  # it isn't read
         self.attempt: Attempt | None = None
         self.reader = ResponseReader(pool.plane.head_limits)
@@ -91,11 +96,13 @@ class UpstreamConnection(asyncio.Protocol):
             self.pool.forget(self)
 
     def pause_writing(self) -> None:
+        self.full = True
         self.pool.plane.memory.block(self)
         if self.attempt is not None:
             guarded(self.attempt.exchange.front, self.attempt.upstream_full)
 
     def resume_writing(self) -> None:
+        self.full = False
         self.pool.plane.memory.unblock(self)
         if self.attempt is not None:
             guarded(self.attempt.exchange.front, self.attempt.upstream_drained)
