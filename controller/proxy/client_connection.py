@@ -28,7 +28,11 @@ class ClientConnection(asyncio.Protocol):
     PIPELINED = 4
     FULL = 8
 
-    __slots__ = ("_closing", "_left", "_lingering", "_paused", "deadline", "full", "lane", "open", "plane", "transport")
+    # fmt: off
+    __slots__ = (
+        "_closing", "_last", "_left", "_lingering", "_paused", "deadline", "full", "lane", "open", "plane", "transport",
+    )
+    # fmt: on
 
     transport: asyncio.Transport
 
@@ -40,6 +44,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = 0.0
         self._paused = 0
         self._closing = False
+        self._last = False  # no request is waited for behind what is being served
         self._lingering = False
         self._left = 0  # bytes that the client had yet to take when a closing connection was last looked at
 

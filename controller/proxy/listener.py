@@ -190,7 +190,7 @@ class Front(ClientConnection):
         if self._weight:
             self.plane.memory.held -= self._weight
             self._weight = 0
-        if close:
+        if close or (self._last and not self._pipelined):
             if unread or self._pipelined:
                 self._linger()
             else:
@@ -253,7 +253,8 @@ class Front(ClientConnection):
         return exchange is not None and exchange.attempt is not None and exchange.attempt.node is node
 
     def close_idle(self) -> None:
-        """Close if nothing is being served or begun: the listener stops."""
+        """The listener stops: close, behind what is being served or begun if there is something."""
+        self._last = True
         if self.exchange is None and self.open and not (self._pipelined or self.reader.started):
             self._finish(monotonic())
 
