@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def expire(exchange: Exchange, now: float) -> None:
     """The deadline has passed: whose fault was it?"""
-    front, tunnel, response = exchange.front, exchange.tunnel, exchange.response
+    front, tunnel, response, upload = exchange.front, exchange.tunnel, exchange.response, exchange.upload
     idle = exchange.route.timeouts.idle
     if tunnel is not None:
         moved = tunnel.moved(now)
@@ -29,19 +29,24 @@ def expire(exchange: Exchange, now: float) -> None:
         else:
             endings.abandon(exchange)
             endings.answer(exchange, causes.TOTAL_TIMEOUT)
-    elif response is not None:
-        if front.full:
-            if not _moving(exchange, front, now):
-                endings.drop(exchange, causes.CLIENT_SLOW)
+    elif response is not None and front.full:
+        if not _moving(exchange, front, now):
+            endings.drop(exchange, causes.CLIENT_SLOW)
+    elif upload is not None and not upload.ended and not front.paused(front.UPSTREAM):
+        # The client has stopped in its body; an answer that has begun may well be waiting for the rest of it.
+        if response is not None:
+            endings.truncate(exchange, causes.REQUEST_TIMEOUT.reason)
         else:
-            endings.truncate(exchange, causes.TRUNCATED, failed=True)
-    elif exchange.upload is None or exchange.upload.ended or front.paused(front.UPSTREAM):
-        connection = exchange.attempt.connection if exchange.attempt is not None else None
-        if connection is None or not _moving(exchange, connection, now):
-            exchange.failed(causes.RESPONSE_TIMEOUT)
+            endings.abandon(exchange)
+            endings.answer(exchange, causes.REQUEST_TIMEOUT)
     else:
-        endings.abandon(exchange)
-        endings.answer(exchange, causes.REQUEST_TIMEOUT)
+        connection = exchange.attempt.connection if exchange.attempt is not None else None
+        if connection is not None and _moving(exchange, connection, now):
+            return
+        if response is not None:
+            endings.truncate(exchange, causes.TRUNCATED, failed=True)
+        else:
+            exchange.failed(causes.RESPONSE_TIMEOUT)
 
 
 def _moving(exchange: Exchange, holder: Holder, now: float) -> bool:

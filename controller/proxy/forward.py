@@ -145,9 +145,7 @@ class Exchange(PickRequest):
                 front.pause(front.UNCONNECTED)
         else:
             connection.write(out)
-            if self.response is None:
-                timeouts = self.route.timeouts
-                self.wait(monotonic(), timeouts.response if ended else timeouts.idle)
+            self._moved(ended)
         if rest:
             front.pipeline(rest)
 
@@ -235,9 +233,16 @@ class Exchange(PickRequest):
 
     def upstream_drained(self) -> None:
         self.front.resume(self.front.UPSTREAM)
-        if self.response is None and self.upload is not None:
-            timeouts = self.route.timeouts
-            self.wait(monotonic(), timeouts.response if self.upload.ended else timeouts.idle)
+        if self.upload is not None:
+            self._moved(self.upload.ended)
+
+    def _moved(self, ended: bool) -> None:
+        """A piece of the body has: what follows has its whole time. `ended`: it was the last."""
+        timeouts = self.route.timeouts
+        if self.response is None:
+            self.wait(monotonic(), timeouts.response if ended else timeouts.idle)
+        elif not self.front.full:  # else it has to read, whatever it sends
+            self.wait(monotonic(), timeouts.idle)
 
     def wait(self, now: float, seconds: float) -> None:
         deadline = now + seconds
