@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     "token",
     type=click.Path(path_type=Path, dir_okay=False),
     envvar="STEELYARD_TOKEN_FILE",
-    help="With --control: a service account token for the audience steelyard.dev/discovery, read anew for each request.",
+    help="With --control: a service account token for the audience steelyard.dev/discovery, read for each request.",
 )
 @click.option(
     "--ca-file",
