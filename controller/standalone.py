@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 KEY_BYTES = 32
 
+Key = tuple[str, str]  # namespace, name
+
 
 class BadConfiguration(Exception):  # noqa: N818 - what it is
     """The file or the key can't be used; the message is for its author."""
@@ -86,19 +88,40 @@ def _reject(plane: Plane, what: str, faults: Sequence[str]) -> None:
 
 async def _put_in_force(plane: Plane, wanted: tuple[Snapshot, ...], secret: bytes | None) -> list[PortInUse]:
     """All that can be; returns what can't."""
-    refused = []
-    for key in set(plane.snapshots) - {snapshot.key for snapshot in wanted}:
-        await plane.forget(key)
-        log.info("service removed", extra={"service": "/".join(key)})
+    refused, changed = [], set[Key]()
     for snapshot in wanted:
         name = "/".join(snapshot.key)
         if secret is not None:
             plane.upstreams.rekey(snapshot.key, Keys(hmac.digest(secret, name.encode(), hashlib.sha256)))
         elif snapshot.affinity is not None and snapshot.key not in plane.snapshots:
             log.warning("affinity cookies end with this process: no --session-key-file", extra={"service": name})
+    gone = set(plane.snapshots) - {snapshot.key for snapshot in wanted}
+    for group in passing([snapshot for snapshot, _, _ in plane.snapshots.values()], wanted):
         try:
-            if await apply_or_hold(plane, snapshot):
-                log.info("configuration in force", extra={"service": name, "version": snapshot.version})
+            changed |= {*await plane.change([each for each in wanted if each.key in group], gone & group)}
+        except PortInUse as error:
+            refused.append(error)
+    for key in gone:
+        await plane.forget(key)
+        log.info("service removed", extra={"service": "/".join(key)})
+    for snapshot in wanted:
+        try:
+            if await apply_or_hold(plane, snapshot) or snapshot.key in changed:
+                about = {"service": "/".join(snapshot.key), "version": snapshot.version}
+                log.info("configuration in force", extra=about)
         except PortInUse as error:
             refused.append(error)
     return refused
+
+
+def passing(before: Iterable[Snapshot], after: Iterable[Snapshot]) -> list[set[Key]]:
+    """The services between which ports pass, as of an edit that swaps two; those that must change at once together."""
+    owners = {port.listen: snapshot.key for snapshot in before for port in snapshot.ports}
+    groups: list[set[Key]] = []
+    for snapshot in after:
+        for port in snapshot.ports:
+            group = {snapshot.key, owners.get(port.listen, snapshot.key)}
+            if len(group) > 1:
+                group.update(*(other for other in groups if group & other))
+                groups = [other for other in groups if not group & other] + [group]
+    return groups

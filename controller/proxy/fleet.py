@@ -1,8 +1,8 @@
 """`Fleet`: several workers as one proxy. The parent decides, the workers carry.
 
-It takes a DataPlane's place: snapshots come in by `apply` and `forget`. The parent alone owns their source, active
-checks, hostnames, ejection and the admin port, and makes the listening sockets: one per worker and address, so that
-the kernel spreads connections, which pass to a dead worker's replacement with what is in their accept queues.
+It takes a DataPlane's place: snapshots come in by `change`. The parent alone owns their source, active checks,
+hostnames, ejection and the admin port, and makes the listening sockets: one per worker and address, so that the kernel
+spreads connections, which pass to a dead worker's replacement with what is in their accept queues.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from mmap import mmap
 
 from msgspec.structs import replace
@@ -26,10 +26,10 @@ from controller.proxy.drain import terms
 from controller.proxy.hosting import Address, address_of
 from controller.proxy.leading import LedUpstreams
 from controller.proxy.listening import Listeners
-from controller.proxy.messages import Apply, Begin, Forget, FromWorker, Heard, Leave, Message, Report, Stand
+from controller.proxy.messages import Begin, Change, FromWorker, Heard, Leave, Message, Report, Stand
+from controller.proxy.owning import plan
 from controller.proxy.seat import Seat
-from controller.proxy.sharing import CLIENTS, Deciding
-from controller.proxy.sidecar import Withdrawn
+from controller.proxy.sharing import CLIENTS
 from controller.proxy.subordinate import Subordinate
 from controller.proxy.upstream import Upstream
 from controller.proxy.upstreams import Key
@@ -57,14 +57,13 @@ class Fleet:
         os.ftruncate(self._memory, Block.size(settings.workers, SLOTS))
         self.block = Block(memoryview(mmap(self._memory, Block.size(settings.workers, SLOTS))), settings.workers, SLOTS)
         self._slots = Slots(self.block)
-        self._deciding = Deciding(self.block, self._slots)
         seat = Seat(identity=self.settings.identity, place=Place(node=settings.node, zone=settings.zone))
-        self.upstreams = LedUpstreams(seat, self, self._deciding)
+        self.upstreams = LedUpstreams(seat, self, self._slots)
         self.upstreams.on_ejected = lambda upstream, cause: telemetry.ejected(upstream.service, cause)
         self.upstreams.on_verdict = lambda upstream, healthy: telemetry.judged(upstream.service, healthy=healthy)
         self.workers: dict[int, Subordinate] = {}
         self._listeners = Listeners(settings.workers, settings.backlog)
-        self._addresses: dict[Key, tuple[Address, ...]] = {}
+        self._owners: Mapping[Address, Key] = {}
         self._number = 0  # of the latest change
         self._changing = asyncio.Lock()
         self._pushes: set[asyncio.Task[None]] = set()
@@ -75,65 +74,60 @@ class Fleet:
     # Snapshots.
 
     async def apply(self, snapshot: Snapshot) -> bool:
-        """Put a whole state in force in every worker; False if it was already.
-
-        Raises PortInUse, and then changes nothing.
-        """
-        async with self._changing:
-            version = snapshot.version
-            known = self.snapshots.get(snapshot.key)
-            if known is not None and known[1] == version:
-                return False
-            addresses = tuple(address_of(snapshot, port, self.settings) for port in snapshot.ports)
-            fresh = [address for address in addresses if address not in self._listeners]
-            self._listeners.listen(fresh)
-            names = {upstream.name for upstream in self.upstreams.of(snapshot.key)}
-            self.upstreams.apply(snapshot)
-            for name in names - {upstream.name for upstream in self.upstreams.of(snapshot.key)}:
-                self._slots.retire(name, (), self._number + 1)
-            self.telemetry.config_applied += 1
-            self.snapshots[snapshot.key] = (snapshot, version, time.time())
-            before, self._addresses[snapshot.key] = self._addresses.get(snapshot.key, ()), addresses
-            await self._put(snapshot.key, tuple(fresh))
-            self._listeners.close(set(before) - set(addresses))
-            return True
+        return bool(await self.change((snapshot,)))
 
     async def forget(self, key: Key) -> None:
-        """The object is gone: its ports close, and what is in flight has its drain."""
-        async with self._changing:
-            names = [upstream.name for upstream in self.upstreams.of(key)]
-            self.upstreams.forget(key)
-            self.snapshots.pop(key, None)
-            self._number += 1
-            for name in names:
-                self._slots.retire(name, (), self._number)
-            self.broadcast(Forget(self._number, key))
-            await self._done()
-            self._listeners.close(self._addresses.pop(key, ()))
+        await self.change((), (key,))
 
-    async def _put(self, key: Key, fresh: tuple[Address, ...] = ()) -> None:
-        """Send the object's state to every worker, and wait until it is in force."""
+    async def change(self, snapshots: Sequence[Snapshot], gone: Collection[Key] = ()) -> Collection[Key]:
+        async with self._changing:
+            planned = plan(self._owners, self.snapshots, snapshots, gone, self.settings)
+            if not (planned.snapshots or gone):
+                return ()
+            fresh = self._listeners.listen(address for address, _, _ in planned.ports)
+            unwanted = self._owners.keys() - planned.owners.keys()
+            self._owners = planned.owners
+            names = self._names((*planned.keys, *gone))
+            for key in gone:
+                self.upstreams.forget(key)
+                self.snapshots.pop(key, None)
+            for snapshot, version in planned.snapshots:
+                self.upstreams.apply(snapshot)
+                self.telemetry.config_applied += 1
+                self.snapshots[snapshot.key] = (snapshot, version, time.time())
+            for name in names - self._names(planned.keys):
+                self._slots.retire(name, (), self._number + 1)
+            await self._put(planned.keys, planned.gone, fresh)
+            self._listeners.close(unwanted)
+            return planned.keys
+
+    def _names(self, keys: Iterable[Key]) -> set[str]:
+        return {upstream.name for key in keys for upstream in self.upstreams.of(key)}
+
+    async def _put(self, keys: Sequence[Key], gone: Sequence[Key] = (), fresh: Container[Address] = ()) -> None:
+        """Send the objects' states to every worker, and wait until they are in force."""
         self._number += 1
-        for upstream in self.upstreams.of(key):
-            self._slots.take(upstream.name, CLIENTS)
-            self._slots.retire(upstream.name, {CLIENTS, *(node.id for node in upstream.nodes)}, self._number)
-        message = self._state(key, fresh)
+        for key in keys:
+            for upstream in self.upstreams.of(key):
+                self._slots.take(upstream.name, CLIENTS)
+                self._slots.retire(upstream.name, {CLIENTS, *(node.id for node in upstream.nodes)}, self._number)
+        message = self._message(keys, fresh, gone)
         for worker in self._synced():
-            self._send_state(worker, message)
+            self._send(worker, message)
         await self._done()
 
-    def _state(self, key: Key, addresses: tuple[Address, ...]) -> Apply:
-        keys = self.upstreams.keys_of(key)
-        return Apply(
-            number=self._number,
-            snapshot=self.upstreams.filled(key),
-            withdrawn=isinstance(self.snapshots[key][0], Withdrawn),
-            keys=(keys.current, keys.previous),
-            slots={upstream.name: self._slots.of(upstream.name) for upstream in self.upstreams.of(key)},
-            addresses=addresses,
+    def _message(self, keys: Sequence[Key], listened: Container[Address], gone: Sequence[Key] = ()) -> Change:
+        """`listened`: the addresses whose listeners go with it."""
+        ports = [(self.snapshots[key][0], port) for key in keys for port in self.snapshots[key][0].ports]
+        addresses = dict.fromkeys(address_of(snapshot, port, self.settings) for snapshot, port in ports)
+        return Change(
+            self._number,
+            tuple(map(self.upstreams.state, keys)),
+            tuple(gone),
+            tuple(address for address in addresses if address in listened),
         )
 
-    def _send_state(self, worker: Subordinate, message: Apply) -> None:
+    def _send(self, worker: Subordinate, message: Change) -> None:
         if message.addresses:
             worker.send_listeners(self._listeners.of(worker.index, message.addresses))
         worker.send(message)
@@ -155,7 +149,7 @@ class Fleet:
         async def push() -> None:
             async with self._changing:
                 if key in self.snapshots:
-                    await self._put(key)
+                    await self._put((key,))
 
         task = self.loop.create_task(push(), name="push")
         self._pushes.add(task)
@@ -224,7 +218,7 @@ class Fleet:
             for key in self.snapshots:
                 if self._closing:  # it is told to leave, and the listeners may be closed
                     return
-                self._send_state(worker, self._state(key, self._addresses[key]))
+                self._send(worker, self._message((key,), self._listeners))
                 for upstream in self.upstreams.of(key):
                     worker.send(Stand(upstream.name, upstream.standings()))
                 await worker.done(self._number, ANSWER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from aiohttp import web
 
@@ -59,19 +59,27 @@ class ProxyRunner(web.BaseRunner):
         """The factory holds nothing."""
 
 
+class Turned(NamedTuple):
+    """A port whose new connections are another lane's now."""
+
+    port: int
+    before: Lane
+    factory: Factory
+
+
 class Host:
-    """Owns the sockets. `reserve` binds without listening, so that a snapshot is taken whole or not at all."""
+    """Owns the sockets. `reserve` binds without listening, so that a change is made whole or not at all."""
 
     def __init__(self, settings: ProxySettings, bind: Bind) -> None:
         self._settings = settings
         self._bind = bind
         self._reserved: dict[Address, socket.socket] = {}
-        self._runners: dict[Address, tuple[Key, Factory, ProxyRunner]] = {}
+        self._runners: dict[Address, tuple[Factory, ProxyRunner]] = {}
 
     @property
     def addresses(self) -> Mapping[Address, Lane]:
         found = {}
-        for _, factory, runner in self._runners.values():
+        for factory, runner in self._runners.values():
             for address in runner.addresses:
                 found[address[0], address[1]] = factory.lane
         return found
@@ -80,7 +88,7 @@ class Host:
         """Bind what isn't bound yet. Raises PortInUse, and then keeps nothing of this call."""
         bound: dict[Address, socket.socket] = {}
         for address in addresses:
-            if address not in self._runners:
+            if address not in self._runners and address not in bound:
                 try:
                     bound[address] = self._bind(address)
                 except OSError as error:
@@ -89,26 +97,33 @@ class Host:
                     raise PortInUse(explain(address, error)) from error
         self._reserved.update(bound)
 
-    async def serve(self, key: Key, lanes: Mapping[Address, Lane]) -> None:
-        """Listen on exactly these addresses for the object `key`; those that stay drop no connection."""
-        for address in [a for a, (owner, _, _) in self._runners.items() if owner == key and a not in lanes]:
-            _, _, runner = self._runners.pop(address)
-            await runner.cleanup()
-        for address, lane in lanes.items():
+    def turn(self, lanes: Mapping[Address, Lane]) -> list[Turned]:
+        """Give connections that come from now on to these lanes, where there is a listener already."""
+        turned = []
+        for address in lanes.keys() & self._runners.keys():
+            factory, runner = self._runners[address]
+            before, factory.lane = factory.lane, lanes[address]
+            if factory.lane is not before:
+                turned += [Turned(each[1], before, factory) for each in runner.addresses]
+        return turned
+
+    async def serve(self, lanes: Mapping[Address, Lane], unwanted: Iterable[Address]) -> None:
+        """Listen for these lanes, and no longer on what is `unwanted`; what stays drops no connection."""
+        for address in unwanted:
             if address in self._runners:
-                _, factory, runner = self._runners[address]
-                factory.lane = lane
-                self._runners[address] = (key, factory, runner)
-                continue
-            factory = Factory(lane)
-            runner = ProxyRunner(factory)
-            await runner.setup()
-            await web.SockSite(runner, self._reserved.pop(address), backlog=self._settings.backlog).start()
-            self._runners[address] = (key, factory, runner)
+                _, runner = self._runners.pop(address)
+                await runner.cleanup()
+        for address, lane in lanes.items():
+            if address not in self._runners:
+                factory = Factory(lane)
+                runner = ProxyRunner(factory)
+                await runner.setup()
+                await web.SockSite(runner, self._reserved.pop(address), backlog=self._settings.backlog).start()
+                self._runners[address] = (factory, runner)
 
     async def stop(self) -> None:
         runners, self._runners = self._runners, {}
-        for _, _, runner in runners.values():
+        for _, runner in runners.values():
             await runner.cleanup()
         for sock in self._reserved.values():
             sock.close()

@@ -8,9 +8,11 @@ from controller.balancing.affinity import Keys
 from controller.balancing.locality import Place
 from controller.balancing.node import Kind, Node
 from controller.model.snapshot import Snapshot
-from controller.proxy.messages import Heard, Placed, Rekey, Stand
+from controller.proxy.block import Slots
+from controller.proxy.messages import Heard, Placed, Rekey, Stand, State
 from controller.proxy.seat import Seat
 from controller.proxy.sharing import Deciding
+from controller.proxy.sidecar import Withdrawn
 from controller.proxy.timers import LoopTimers
 from controller.proxy.upstream import Upstream
 from controller.proxy.upstreams import Key, Upstreams
@@ -22,14 +24,25 @@ if TYPE_CHECKING:
 class LedUpstreams(Upstreams):
     """`fleet` passes on what is decided."""
 
-    def __init__(self, seat: Seat, fleet: Fleet, deciding: Deciding) -> None:
-        super().__init__(seat, LoopTimers(), _nothing, _nothing, deciding)
+    def __init__(self, seat: Seat, fleet: Fleet, slots: Slots) -> None:
+        self._deciding = Deciding(fleet.block, slots)
+        super().__init__(seat, LoopTimers(), _nothing, _nothing, self._deciding)
         self._fleet = fleet
-        self._deciding = deciding
+        self._slots = slots
 
     def of(self, key: Key) -> tuple[Upstream, ...]:
         """Those of one object."""
         return tuple(self._ports.get(key, {}).values())
+
+    def state(self, key: Key) -> State:
+        """One object as workers are told of it."""
+        keys = self.keys_of(key)
+        return State(
+            snapshot=self.filled(key),
+            withdrawn=isinstance(self._snapshots[key], Withdrawn),
+            keys=(keys.current, keys.previous),
+            slots={upstream.name: self._slots.of(upstream.name) for upstream in self.of(key)},
+        )
 
     def apply(self, snapshot: Snapshot) -> None:
         super().apply(snapshot)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from controller.proxy.hosting import Address, PortInUse, bind, explain
 
@@ -21,7 +21,7 @@ class Listeners:
         self._made: dict[Address, list[socket.socket]] = {}
         self._resting: set[int] = set()  # workers
 
-    def __contains__(self, address: Address) -> bool:
+    def __contains__(self, address: object) -> bool:
         return address in self._made
 
     def __bool__(self) -> bool:
@@ -30,10 +30,12 @@ class Listeners:
     def __iter__(self) -> Iterator[Address]:
         return iter(self._made)
 
-    def listen(self, addresses: Iterable[Address]) -> None:
-        """Take new addresses. Raises PortInUse, and then takes none of them."""
+    def listen(self, addresses: Iterable[Address]) -> Collection[Address]:
+        """Take those that are new, and return them. Raises PortInUse, and then takes none of them."""
         made: dict[Address, list[socket.socket]] = {}
         for address in addresses:
+            if address in self._made or address in made:
+                continue
             sockets = made[address] = []
             try:
                 # SO_REUSEPORT would let a second instance in unseen: so the address is taken alone before.
@@ -48,6 +50,7 @@ class Listeners:
                     sock.close()
                 raise PortInUse(explain(address, error)) from error
         self._made |= made
+        return made.keys()
 
     def of(self, worker: int, addresses: Iterable[Address]) -> Sequence[socket.socket]:
         return [self._made[address][worker] for address in addresses]

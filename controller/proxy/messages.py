@@ -13,6 +13,7 @@ from controller.proxy.upstream import Standing
 from controller.settings import ProxySettings
 
 LENGTH = 4  # bytes, big-endian, before each message
+SOCKETS = 64  # descriptors sent at a time, of the 253 that the kernel allows
 
 Key = tuple[str, str]  # namespace, name
 SlotMap = dict[str, dict[str, int]]  # upstream → endpoint → slot
@@ -33,25 +34,25 @@ class Begin(Message, frozen=True):
     slots: int
 
 
-class Apply(Message, frozen=True):
-    """A whole state of one object, its hostnames resolved; answered by `Done`.
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """One object, its hostnames resolved."""
+
+    snapshot: Snapshot
+    keys: tuple[bytes, bytes | None]
+    slots: SlotMap
+    withdrawn: bool = False  # the snapshot is of an object that is gone
+
+
+class Change(Message, frozen=True):
+    """What is put in force at once; answered by `Done`.
 
     The listeners of `addresses` have been sent before, in this order.
     """
 
     number: int
-    snapshot: Snapshot
-    keys: tuple[bytes, bytes | None]
-    slots: SlotMap
+    states: tuple[State, ...] = ()
+    gone: tuple[Key, ...] = ()
     addresses: tuple[tuple[str, int], ...] = ()
-    withdrawn: bool = False  # the snapshot is of an object that is gone
-
-
-class Forget(Message, frozen=True):
-    """The object is gone; answered by `Done`."""
-
-    number: int
-    key: Key
 
 
 class Rekey(Message, frozen=True):
@@ -129,7 +130,7 @@ class Report(Message, frozen=True):
     idle: dict[str, dict[str, int]] = {}  # idle connections: upstream → endpoint
 
 
-FromParent = Begin | Apply | Forget | Rekey | Placed | Stand | Leave
+FromParent = Begin | Change | Rekey | Placed | Stand | Leave
 FromWorker = Done | Heard | Report
 
 M = TypeVar("M")

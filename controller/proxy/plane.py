@@ -1,6 +1,6 @@
 """`DataPlane`: all that one proxy process carries traffic with, and the tick that keeps its deadlines.
 
-Snapshots come in by `apply` and `forget`; which sockets exist follows from them.
+Snapshots come in by `change`, `apply` and `forget`; which sockets exist follows from them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from email.utils import formatdate
 from random import Random
 from typing import NamedTuple, Protocol
@@ -22,11 +22,13 @@ from controller.model.snapshot import Snapshot, SnapshotPort
 from controller.proxy.access_log import AccessLog, Lines
 from controller.proxy.codec import Identifiers, Limits
 from controller.proxy.edge import guarded
-from controller.proxy.hosting import Address, Bind, Host, address_of, bind
+from controller.proxy.hosting import Address, Bind, Host, bind
 from controller.proxy.lane import Lane
 from controller.proxy.lanes import Lanes
 from controller.proxy.listener import Front
 from controller.proxy.memory import Memory, budget
+from controller.proxy.moving import move
+from controller.proxy.owning import plan
 from controller.proxy.route import Route
 from controller.proxy.seat import Seat
 from controller.proxy.sharing import Carrying
@@ -70,9 +72,20 @@ class Plane(Protocol):
     @property
     def ready(self) -> bool: ...
 
-    async def apply(self, snapshot: Snapshot) -> bool: ...
+    async def apply(self, snapshot: Snapshot) -> bool:
+        """Put a whole state in force; False if it was already. Raises PortInUse, and then changes nothing."""
+        ...
 
-    async def forget(self, key: Key) -> None: ...
+    async def forget(self, key: Key) -> None:
+        """The object is gone: its ports close, and what is in flight has its drain."""
+        ...
+
+    async def change(self, snapshots: Sequence[Snapshot], gone: Collection[Key] = ()) -> Collection[Key]:
+        """Both, of several objects at once: a port may pass from one to another, and is listened on all the time.
+
+        Returns whose state is another than before. Raises PortInUse, and then changes nothing.
+        """
+        ...
 
     def idle(self) -> Iterator[tuple[Upstream, Mapping[str, int]]]: ...
 
@@ -112,6 +125,7 @@ class DataPlane:
         self.upstreams = Upstreams(seat, LoopTimers(), self._lanes.gone, self._lanes.returned, sharing)
         self.upstreams.on_ejected = lambda upstream, cause: telemetry.ejected(upstream.service, cause)
         self.upstreams.on_verdict = lambda upstream, healthy: telemetry.judged(upstream.service, healthy=healthy)
+        self._owners: Mapping[Address, Key] = {}
         self._host = Host(settings, part.bind if part is not None else bind)
         self._empty = asyncio.Event()
         self.identifiers = Identifiers(secrets.token_hex(6).encode())  # of requests: a UUID each would cost 2 µs
@@ -125,13 +139,35 @@ class DataPlane:
     # Snapshots.
 
     async def apply(self, snapshot: Snapshot) -> bool:
-        """Put a whole state in force; False if it was already. Raises PortInUse, and then changes nothing."""
-        version = snapshot.version
+        return bool(await self.change((snapshot,)))
+
+    async def forget(self, key: Key) -> None:
+        await self.change((), (key,))
+
+    async def change(self, snapshots: Sequence[Snapshot], gone: Collection[Key] = ()) -> Collection[Key]:
+        planned = plan(self._owners, self.snapshots, snapshots, gone, self.settings)
+        self._host.reserve(address for address, _, _ in planned.ports)
+        unwanted = self._owners.keys() - planned.owners.keys()
+        self._owners = planned.owners
+        for snapshot, version in planned.snapshots:
+            self._take(snapshot, version)
+        lanes = {address: self._lane(snapshot, port) for address, snapshot, port in planned.ports}
+        turned = self._host.turn(lanes)
+        move(self.fronts, turned)
+        await self._host.serve(lanes, unwanted)
+        if turned:
+            await asyncio.sleep(0)  # by then what had just been accepted is among `fronts`
+            move(self.fronts, turned)
+        for snapshot, _ in planned.snapshots:
+            self._lanes.retire(snapshot.key, {port.name for port in snapshot.ports})
+        for key in planned.gone:
+            self.upstreams.forget(key)
+            self.snapshots.pop(key, None)
+            self._lanes.retire(key)
+        return planned.keys
+
+    def _take(self, snapshot: Snapshot, version: str) -> None:
         known = self.snapshots.get(snapshot.key)
-        if known is not None and known[1] == version:
-            return False
-        addresses = {address_of(snapshot, port, self.settings): port for port in snapshot.ports}
-        self._host.reserve(addresses)
         self.upstreams.apply(snapshot)
         most = snapshot.limits.max_connections
         if most > self.client_room and (known is None or most != known[0].limits.max_connections):
@@ -141,17 +177,6 @@ class DataPlane:
             )
         self.telemetry.config_applied += 1
         self.snapshots[snapshot.key] = (snapshot, version, time.time())
-        lanes = {port.name: self._lane(snapshot, port) for port in snapshot.ports}
-        await self._host.serve(snapshot.key, {address: lanes[port.name] for address, port in addresses.items()})
-        self._lanes.retire(snapshot.key, lanes)
-        return True
-
-    async def forget(self, key: Key) -> None:
-        """The object is gone: its ports close, and what is in flight has its drain."""
-        await self._host.serve(key, {})
-        self.upstreams.forget(key)
-        self.snapshots.pop(key, None)
-        self._lanes.retire(key)
 
     def _lane(self, snapshot: Snapshot, port: SnapshotPort) -> Lane:
         route = Route(snapshot, port, self.settings)

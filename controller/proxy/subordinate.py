@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from controller.proxy.messages import Begin, Channel, Done, FromWorker, Message
+from controller.proxy.messages import SOCKETS, Begin, Channel, Done, FromWorker, Message
 
 UNSENT = 64 * 1024 * 1024  # bytes that a worker may leave unread; beyond, it hangs
 
@@ -59,7 +59,8 @@ class Subordinate:
         """To be called right before the message that names their addresses. A worker that can't take them is killed."""
         if not self.gone:
             try:
-                socket.send_fds(self._sockets, [b"l"], [each.fileno() for each in listeners])
+                for at in range(0, len(listeners), SOCKETS):
+                    socket.send_fds(self._sockets, [b"l"], [each.fileno() for each in listeners[at : at + SOCKETS]])
             except OSError:  # it is ending, or holds too many that it hasn't taken
                 self.kill()
 

@@ -25,11 +25,11 @@ from controller.proxy.descriptors import raise_descriptor_limit
 from controller.proxy.drain import drain
 from controller.proxy.hosting import Address
 from controller.proxy.messages import (
-    Apply,
+    SOCKETS,
     Begin,
+    Change,
     Channel,
     Done,
-    Forget,
     FromParent,
     Heard,
     Leave,
@@ -46,7 +46,6 @@ REPORTED = 0.2  # seconds between two reports: how old the pod's metrics may be
 HEARD = 0.01  # seconds that outcomes are gathered for: how late an ejection may be
 LOOK = 0.01  # seconds between two looks at full endpoints, which other workers may have freed
 GLANCE = 0.05  # the same where no object has a limit, or no clients: 10 ms would cost an idle worker 0.8 % of a core
-SOCKETS = 64  # descriptors in one message: 16 ports an object are allowed
 
 
 class Worker:
@@ -104,12 +103,9 @@ class Worker:
     async def _obey(self, message: FromParent) -> None:
         plane = self._plane
         match message:
-            case Apply():
-                await self._apply(message)
+            case Change():
+                await self._change(message)
                 self._channel.send(Done(message.number))
-            case Forget(number=number, key=key):
-                await plane.forget(key)
-                self._channel.send(Done(number))
             case Rekey(key=key, keys=keys):
                 plane.upstreams.rekey(key, Keys(*keys))
             case Placed(zone=zone, node=node):
@@ -119,15 +115,18 @@ class Worker:
                     if upstream.name == name:
                         upstream.stand(standings)
 
-    async def _apply(self, message: Apply) -> None:
-        if message.addresses:
+    async def _change(self, message: Change) -> None:
+        for at in range(0, len(message.addresses), SOCKETS):
             _, descriptors, _, _ = socket.recv_fds(self._sockets, 1, SOCKETS)
-            for address, descriptor in zip(message.addresses, descriptors, strict=True):
+            for address, descriptor in zip(message.addresses[at : at + SOCKETS], descriptors, strict=True):
                 self._bound[address] = socket.socket(fileno=descriptor)
-        for upstream, slots in message.slots.items():
-            self._carrying.assign(upstream, slots)
-        self._plane.upstreams.rekey(message.snapshot.key, Keys(*message.keys))
-        await self._plane.apply(withdrawn(message.snapshot) if message.withdrawn else message.snapshot)
+        snapshots = []
+        for state in message.states:
+            for upstream, slots in state.slots.items():
+                self._carrying.assign(upstream, slots)
+            self._plane.upstreams.rekey(state.snapshot.key, Keys(*state.keys))
+            snapshots.append(withdrawn(state.snapshot) if state.withdrawn else state.snapshot)
+        await self._plane.change(snapshots, message.gone)
 
     def _tell(self, upstream: str, identity: str, now: float, kind: Kind, seconds: float, good: int) -> None:
         if not self._outcomes:

@@ -10,6 +10,7 @@ import pytest
 from controller.model.snapshot import SnapshotBackend, SnapshotPort, SnapshotProxy
 from controller.proxy.drain import drain
 from tests.component.rig import LIMIT, OK, Rig, Wire, recv_head, send, stall, wait_for
+from tests.component.test_proxy_command import free_port
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -35,7 +36,7 @@ async def _forgotten(rig: Rig) -> None:
 
 async def _renamed(rig: Rig) -> None:
     backend = SnapshotBackend(name="all", weight=1, weight_per="Endpoint", endpoints=(rig.endpoint(rig.backend),))
-    port = SnapshotPort(name="other", port=81, listen=0, backends=(backend,))
+    port = SnapshotPort(name="other", port=81, listen=free_port(), backends=(backend,))
     await rig.plane.apply(rig.snapshot(ports=(port,)))
 
 
