@@ -100,7 +100,9 @@ def until(what: Callable[[], bool]) -> None:
 class Proxy:
     """A running `steelyard proxy`."""
 
-    def __init__(self, path: Path, *options: str, stdout: int = subprocess.DEVNULL) -> None:
+    def __init__(
+        self, path: Path, *options: str, stdout: int = subprocess.DEVNULL, hangup: signal.Handlers = signal.SIG_DFL
+    ) -> None:
         self.admin = free_port()
         self.log = path.with_suffix(".log")
         with self.log.open("wb") as log:
@@ -118,6 +120,7 @@ class Proxy:
                 ),
                 stderr=log,
                 stdout=stdout,
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup),  # else as whoever runs the tests has it
             )
         until(lambda: self.get("/readyz")[0] == 200)
 
@@ -144,8 +147,8 @@ class Proxy:
 def start(tmp_path: Path) -> Iterator[Callable[..., Proxy]]:
     running: list[Proxy] = []
 
-    def make(path: Path, *options: str, stdout: int = subprocess.DEVNULL) -> Proxy:
-        running.append(Proxy(path, *options, stdout=stdout))
+    def make(path: Path, *options: str, **how: Any) -> Proxy:
+        running.append(Proxy(path, *options, **how))
         return running[-1]
 
     yield make
@@ -315,6 +318,20 @@ def test_a_proxy_that_is_ended_turns_unready_and_serves_on_for_the_grace(
 
     assert fetch(f"http://127.0.0.1:{port}/") == (200, "one")
     assert proxy.process.wait(LIMIT) == 0
+
+
+def test_under_nohup_a_proxy_outlives_its_terminal(
+    tmp_path: Path, start: Callable[..., Proxy], backends: list[Server]
+) -> None:
+    path, port = tmp_path / "shop.yaml", free_port()
+    path.write_text(FILE.format(port=port, backend=backends[0].server_port))
+    proxy = start(path, hangup=signal.SIG_IGN)
+
+    proxy.process.send_signal(signal.SIGHUP)
+
+    assert fetch(f"http://127.0.0.1:{port}/") == (200, "one")
+    assert proxy.get("/readyz")[0] == 200
+    assert proxy.stop() == 0
 
 
 def test_sigterm_ends_a_proxy_that_has_not_started_yet(tmp_path: Path) -> None:
