@@ -82,13 +82,13 @@ class Fleet:
     async def change(self, snapshots: Sequence[Snapshot], gone: Collection[Key] = ()) -> Collection[Key]:
         async with self._changing:
             planned = plan(self._owners, self.snapshots, snapshots, gone, self.settings)
-            if not (planned.snapshots or gone):
+            if not (planned.snapshots or planned.gone):
                 return ()
             fresh = self._listeners.listen(address for address, _, _ in planned.ports)
             unwanted = self._owners.keys() - planned.owners.keys()
             self._owners = planned.owners
-            names = self._names((*planned.keys, *gone))
-            for key in gone:
+            names = self._names((*planned.keys, *planned.gone))
+            for key in planned.gone:
                 self.upstreams.forget(key)
                 self.snapshots.pop(key, None)
             for snapshot, version in planned.snapshots:

@@ -23,7 +23,7 @@ LAST = 65535
 
 
 class PortInUse(Exception):  # noqa: N818 - what happened, in the words of the message
-    """The address can't be had, for the most part since another process has it; the message says what to do."""
+    """The address can't be had, since another process or object has it; the message says what to do."""
 
 
 class Factory:
@@ -175,3 +175,9 @@ def explain(address: Address, error: OSError) -> str:
     if isinstance(error, PermissionError):
         return f"port {port} on {host} may not be taken without privileges; {mend}"
     return f"port {port} on {host} can't be taken: {error.strerror}; another process may listen there; {mend}"
+
+
+def served(address: Address, owner: Key) -> str:
+    """That the address is another object's in this very proxy."""
+    host, port = address
+    return f"port {port} on {host} is served for {'/'.join(owner)} already; give one of the two another port"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,6 +134,34 @@ def test_a_service_that_takes_a_new_name_keeps_its_port_open(
             until(lambda name=name: list(proxy.config()) == [f"store/{name}"])
 
     assert set(said) == {(port, "one"), (port, "two")}
+    assert proxy.stop() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_swap_that_needs_a_taken_port_as_well_is_made_once_that_is_free(
+    tmp_path: Path, start: Callable[..., Proxy], backends: list[Server], workers: str
+) -> None:
+    path, ports = tmp_path / "shop.yaml", [free_port(), free_port()]
+    one, two = (server.server_port for server in backends)
+    path.write_text(f"{service('aa', ports[0], one)}---\n{service('bb', ports[1], two)}")
+    proxy = start(path, "--workers", workers)
+    serving(proxy, workers)
+
+    with asked(*ports) as said:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            third = taken.getsockname()[1]
+            aa = service("aa", ports[1], one).replace(
+                f"{{port: {ports[1]}}}", f"{{port: {ports[1]}}}, {{name: b, port: {third}}}"
+            )
+            aa = aa.replace(f", port: {one}}}", "}").replace("port: ", f"targetPort: {one}, port: ")
+            path.write_text(f"{aa}---\n{service('bb', ports[0], two)}")
+            until(lambda: f"port {third} on 127.0.0.1 can't be taken" in proxy.log.read_text())
+            before = set(said)
+        until(lambda: fetch(f"http://127.0.0.1:{third}/") == (200, "one"))
+        until(lambda: len(said) == 4)
+
+    assert before == {(ports[0], "one"), (ports[1], "two")}
+    assert set(said) == {(port, name) for port in ports for name in ("one", "two")}
     assert proxy.stop() == 0
 
 

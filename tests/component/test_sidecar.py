@@ -71,6 +71,7 @@ class Operator:
     def __init__(self) -> None:
         self.hub = Hub()
         self.report: Report | None = None  # the last
+        self.reports: dict[tuple[str, str], Report] = {}  # each object's last
 
     def put(self, snapshot: Snapshot) -> None:
         self.hub.put(snapshot)
@@ -85,7 +86,7 @@ class Operator:
             return key[0] == "store"
 
         def reported(key: tuple[str, str], proxy: str, report: Report) -> None:
-            self.report = report
+            self.report = self.reports[key] = report
 
         access = Access(
             allowed=allowed,
