@@ -125,6 +125,7 @@ class Fleet:
             tuple(map(self.upstreams.state, keys)),
             tuple(gone),
             tuple(address for address in addresses if address in listened),
+            self._listeners.stopped,
         )
 
     def _send(self, worker: Subordinate, message: Change) -> None:
@@ -260,7 +261,7 @@ class Fleet:
         self.broadcast(Leave())
         hurrying = self.loop.create_task(self._hurry(hurry), name="hurry")
         # The workers' own copies close at the same time: closing the last one resets what is in its accept queue.
-        closing = self.loop.call_later(grace, self._listeners.close_all)
+        closing = self.loop.call_later(grace, self._listeners.stop)
         try:
             async with asyncio.timeout(grace + patience + 2 * self.settings.flush):
                 while self.workers:
@@ -280,7 +281,7 @@ class Fleet:
         self.broadcast(Leave())
 
     async def stop_listening(self) -> None:
-        self._listeners.close_all()
+        self._listeners.stop()
 
     def close(self) -> None:
         """Release what is left."""

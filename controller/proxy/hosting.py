@@ -68,13 +68,17 @@ class Turned(NamedTuple):
 
 
 class Host:
-    """Owns the sockets. `reserve` binds without listening, so that a change is made whole or not at all."""
+    """Owns the sockets. `reserve` binds without listening, so that a change is made whole or not at all.
+
+    Once it is told to stop it listens on nothing, whatever it is told besides.
+    """
 
     def __init__(self, settings: ProxySettings, bind: Bind) -> None:
         self._settings = settings
         self._bind = bind
         self._reserved: dict[Address, socket.socket] = {}
         self._runners: dict[Address, tuple[Factory, ProxyRunner]] = {}
+        self._stopped = False
 
     @property
     def addresses(self) -> Mapping[Address, Lane]:
@@ -86,6 +90,8 @@ class Host:
 
     def reserve(self, addresses: Iterable[Address]) -> None:
         """Bind what isn't bound yet. Raises PortInUse, and then keeps nothing of this call."""
+        if self._stopped:
+            return
         bound: dict[Address, socket.socket] = {}
         for address in addresses:
             if address not in self._runners and address not in bound:
@@ -114,19 +120,24 @@ class Host:
                 _, runner = self._runners.pop(address)
                 await runner.cleanup()
         for address, lane in lanes.items():
-            if address not in self._runners:
-                factory = Factory(lane)
+            if address in self._reserved:
+                sock, factory = self._reserved.pop(address), Factory(lane)
                 runner = ProxyRunner(factory)
                 await runner.setup()
-                await web.SockSite(runner, self._reserved.pop(address), backlog=self._settings.backlog).start()
-                self._runners[address] = (factory, runner)
+                await web.SockSite(runner, sock, backlog=self._settings.backlog).start()
+                if self._stopped:  # meanwhile
+                    await runner.cleanup()
+                else:
+                    self._runners[address] = (factory, runner)
 
     async def stop(self) -> None:
+        self._stopped = True
+        for sock in self._reserved.values():
+            sock.close()
+        self._reserved.clear()
         runners, self._runners = self._runners, {}
         for _, runner in runners.values():
             await runner.cleanup()
-        for sock in self._reserved.values():
-            sock.close()
 
 
 def bind(address: Address, *, shared: bool = False) -> socket.socket:

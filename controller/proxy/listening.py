@@ -20,6 +20,7 @@ class Listeners:
         self._backlog = backlog
         self._made: dict[Address, list[socket.socket]] = {}
         self._resting: set[int] = set()  # workers
+        self.stopped = False
 
     def __contains__(self, address: object) -> bool:
         return address in self._made
@@ -34,7 +35,7 @@ class Listeners:
         """Take those that are new, and return them. Raises PortInUse, and then takes none of them."""
         made: dict[Address, list[socket.socket]] = {}
         for address in addresses:
-            if address in self._made or address in made:
+            if self.stopped or address in self._made or address in made:
                 continue
             sockets = made[address] = []
             try:
@@ -71,8 +72,10 @@ class Listeners:
 
     def close(self, addresses: Iterable[Address]) -> None:
         for address in tuple(addresses):
-            for sock in self._made.pop(address):
+            for sock in self._made.pop(address, ()):
                 sock.close()
 
-    def close_all(self) -> None:
+    def stop(self) -> None:
+        """For good: none is taken any more."""
+        self.stopped = True
         self.close(self._made)

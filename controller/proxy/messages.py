@@ -53,6 +53,7 @@ class Change(Message, frozen=True):
     states: tuple[State, ...] = ()
     gone: tuple[Key, ...] = ()
     addresses: tuple[tuple[str, int], ...] = ()
+    stopped: bool = False  # the parent listens no more: its workers don't, either
 
 
 class Rekey(Message, frozen=True):

@@ -126,7 +126,11 @@ class Worker:
                 self._carrying.assign(upstream, slots)
             self._plane.upstreams.rekey(state.snapshot.key, Keys(*state.keys))
             snapshots.append(withdrawn(state.snapshot) if state.withdrawn else state.snapshot)
+        if message.stopped:  # as the drain does, by a clock of its own
+            await self._plane.stop_listening()
         await self._plane.change(snapshots, message.gone)
+        while self._bound:  # what isn't listened on any more
+            self._bound.popitem()[1].close()
 
     def _tell(self, upstream: str, identity: str, now: float, kind: Kind, seconds: float, good: int) -> None:
         if not self._outcomes:

@@ -233,7 +233,7 @@ def test_a_listener_at_rest_leaves_its_connections_to_the_others_until_it_is_res
     assert accepted(two) == 20
     listeners.resume(0)
     assert 0 < accepted(one) < 20
-    listeners.close_all()
+    listeners.stop()
 
 
 async def test_a_worker_that_hangs_is_replaced(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
