@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from msgspec.structs import replace
 
 from controller.model.snapshot import Snapshot, SnapshotBackend, SnapshotPort
 from controller.proxy.moving import _MovingReader
@@ -261,6 +262,20 @@ async def test_an_idle_client_of_a_port_that_speaks_another_protocol_now_is_clos
     await shops.swap(protocol="TCP")
 
     assert await client.to_end() == ("FIN", b"")
+
+
+async def test_a_client_of_a_port_that_takes_a_new_name_goes_on(rig: Rig) -> None:
+    await rig.open()
+    client = await rig.connect()
+    await client.send(GET)
+    assert (await client.response()).status == 200
+
+    (port,) = rig.snapshot().ports
+    await rig.plane.apply(rig.snapshot(ports=(replace(port, name="other"),)))
+    await client.send(GET)
+
+    assert (await client.response()).status == 200
+    assert [(lane.upstream.name, lane.connections) for lane in rig.plane.lanes] == [("store/shop/other", 1)]
 
 
 def test_only_services_that_pass_a_port_on_change_together() -> None:
