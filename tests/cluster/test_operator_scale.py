@@ -69,7 +69,7 @@ def test_many_objects_are_served_soon_in_little_memory_and_every_change_is_known
             cpu = outside.cpu()
             news = fleet.hear_of_changes()
             cpu = (outside.cpu() - cpu) / (RATE * SECONDS)
-        idle = _writes_while_idle(cluster)
+        idle = _writes_while_idle(crowd)
         memory = outside.megabytes()
         metrics = outside.metrics()
 
@@ -210,9 +210,11 @@ def _written(outside: Outside, namespace: Namespace) -> bool:
     return all(each is not None and "status" in each for each in (first, last))
 
 
-def _writes_while_idle(cluster: Cluster) -> dict[str, Any]:
+def _writes_while_idle(namespace: Namespace) -> dict[str, Any]:
     """Of the operator, by the audit log; and of what it may write, by whomever, by the API server's own counters."""
-    # Proxies have left, which is one last change; and Events are written one by one.
+    cluster = namespace.cluster
+    # Proxies have left, which is one last change when none has come back; and Events are written one by one.
+    until(lambda: not any(map(_proxies, namespace.list(SERVICES))), 120, 1.0)
     until(lambda: not _others(cluster, time.time() - 5), 120, 1.0)
     begun, before = time.time(), _requests(cluster)
     time.sleep(IDLE)
@@ -221,6 +223,12 @@ def _writes_while_idle(cluster: Cluster) -> dict[str, Any]:
     found = {name: count for name, count in found.items() if count}
     others = _others(cluster, begun)
     return found | ({"audit": others} if others else {})
+
+
+def _proxies(found: Object) -> int:
+    """That the status knows of."""
+    count: int = found["status"]["proxy"].get("replicas", 0)
+    return count
 
 
 def _others(cluster: Cluster, since: float) -> list[Write]:
