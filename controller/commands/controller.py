@@ -144,21 +144,8 @@ from controller.commands.values import HostPort, Resources
     help="Pods are given their sidecars by a MutatingAdmissionPolicy: watch those that ask for one, as with --webhook.",
 )
 @options.cluster_domain
-@click.option(
-    "--sidecar-resources",
-    type=Resources(),
-    default=None,
-    envvar="STEELYARD_SIDECAR_RESOURCES",
-    help="Of a sidecar's container as JSON, where the pod names none.  [default: 20m CPU, 96Mi memory at most]",
-)
-@click.option(
-    "--sidecar-start-timeout",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    envvar="STEELYARD_SIDECAR_START_TIMEOUT",
-    help="Seconds without a configuration, after which a sidecar goes by the ordinary Services until one comes.",
-)
+@options.sidecar_resources("--sidecar-resources")
+@options.sidecar_start_timeout("--sidecar-start-timeout")
 @click.option(
     "--token-file",
     envvar="STEELYARD_TOKEN_FILE",

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from controller.commands import BAD_INPUT, NOT_HAD, options
-from controller.commands.values import Resources
 
 
 @click.command()
@@ -46,21 +45,8 @@ from controller.commands.values import Resources
     help="Where the sidecar reaches the operator.",
 )
 @options.cluster_domain
-@click.option(
-    "--resources",
-    type=Resources(),
-    default=None,
-    envvar="STEELYARD_SIDECAR_RESOURCES",
-    help="Of the sidecar's container as JSON, where the pod names none.  [default: 20m CPU, 96Mi memory at most]",
-)
-@click.option(
-    "--start-timeout",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    envvar="STEELYARD_SIDECAR_START_TIMEOUT",
-    help="Seconds without a configuration, after which the sidecar goes by the ordinary Services until one comes.",
-)
+@options.sidecar_resources("--resources")
+@options.sidecar_start_timeout("--start-timeout")
 def inject(
     path: Path,
     namespace: str,
@@ -70,8 +56,8 @@ def inject(
     proxy_pull_policy: str,
     control: str,
     cluster_domain: str,
-    resources: dict[str, object] | None,
-    start_timeout: float,
+    sidecar_resources: dict[str, object] | None,
+    sidecar_start_timeout: float,
 ) -> None:
     """Put the sidecar into the pods of a file, as the webhook does into those that are made.
 
@@ -103,10 +89,10 @@ def inject(
         proxy=ChildSettings(image=image, control=control, image_pull_policy=proxy_pull_policy),
         version=own,
         cluster_domain=cluster_domain,
-        start_timeout=start_timeout,
+        start_timeout=sidecar_start_timeout,
     )
-    if resources is not None:
-        settings = replace(settings, resources=resources)
+    if sidecar_resources is not None:
+        settings = replace(settings, resources=sidecar_resources)
     try:
         standard = str(path) == "-"
         data = sys.stdin.buffer.read() if standard else path.read_bytes()
