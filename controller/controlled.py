@@ -8,15 +8,13 @@ import time
 from collections.abc import Mapping
 from random import Random
 
-from msgspec.structs import replace
-
 from controller.balancing.affinity import Keys
 from controller.balancing.eligible import usable
 from controller.balancing.locality import Place
 from controller.discovery.client import Client, Forget, Placed, Settings, Update
 from controller.discovery.frames import BackendHealth
 from controller.model.snapshot import Snapshot
-from controller.proxy.holding import apply_or_hold
+from controller.proxy.holding import apply_or_hold, at_ports_of
 from controller.proxy.hosting import PortInUse
 from controller.proxy.plane import Plane
 from controller.proxy.sidecar import withdrawn
@@ -35,9 +33,7 @@ def staying(snapshot: Snapshot, before: Snapshot) -> Snapshot:
     """
     if before.mode != "Gateway" or snapshot.mode == "Gateway":
         return snapshot
-    numbers = {port.name: port.listen for port in before.ports}
-    ports = tuple(replace(port, listen=numbers[port.name]) for port in snapshot.ports if port.name in numbers)
-    return replace(snapshot, mode=before.mode, address=before.address, ports=ports)
+    return at_ports_of(snapshot, before)
 
 
 async def follow(plane: Plane, settings: Settings, *, again: float = AGAIN) -> None:

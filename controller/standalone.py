@@ -57,28 +57,23 @@ async def follow(plane: Plane, path: Path, secret: bytes | None) -> None:
     A bad edit is logged and counted, and the last good one stays in force. So is a service whose ports can't all be
     had; the others are in force, and it is tried again. Raises PortInUse if a port can't be had at the start.
     """
-    started, refused = False, _Refused()
-    async for found in files.watch(path, left=lambda: bool(refused.ports)):
-        try:
-            if isinstance(found, files.Refused):
-                raise BadConfiguration(str(found))
-            faults = await _put_in_force(plane, snapshots(found.services), secret)
-        except BadConfiguration as error:
+    started = False
+    refused: list[str] = []  # what is wrong with ports of the last good one
+    async for found in files.watch(path, left=lambda: bool(refused)):
+        if isinstance(found, files.Refused):
             if not started:
-                raise
-            refused.ports = []
-            _reject(plane, "configuration refused, the last good one stays", str(error).splitlines())
+                raise BadConfiguration(str(found))
+            refused.clear()
+            _reject(plane, "configuration refused, the last good one stays", str(found).splitlines())
             continue
+        faults = await _put_in_force(plane, snapshots(found.services), secret)
         if faults and not started:
             raise faults[0]
         started = True
-        before, refused.ports = refused.ports, [str(fault) for fault in faults]
-        if refused.ports and refused.ports != before:
-            _reject(plane, "ports refused, they stay as they are", refused.ports)
-
-
-class _Refused:
-    ports: Sequence[str] = ()  # what is wrong with each
+        before = list(refused)
+        refused[:] = map(str, faults)
+        if refused and refused != before:
+            _reject(plane, "ports refused, they stay as they are", list(refused))
 
 
 def _reject(plane: Plane, what: str, faults: Sequence[str]) -> None:

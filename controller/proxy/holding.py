@@ -9,6 +9,13 @@ from controller.proxy.hosting import PortInUse
 from controller.proxy.plane import Plane
 
 
+def at_ports_of(snapshot: Snapshot, before: Snapshot) -> Snapshot:
+    """The same, listened for where `before` is: at those of its ports that `before` has by name."""
+    numbers = {port.name: port.listen for port in before.ports}
+    ports = tuple(replace(port, listen=numbers[port.name]) for port in snapshot.ports if port.name in numbers)
+    return replace(snapshot, mode=before.mode, address=before.address, ports=ports)
+
+
 async def apply_or_hold(plane: Plane, snapshot: Snapshot) -> bool:
     """Put it in force; False if it was already.
 
@@ -20,9 +27,8 @@ async def apply_or_hold(plane: Plane, snapshot: Snapshot) -> bool:
     except PortInUse:
         known = plane.snapshots.get(snapshot.key)
         if known is not None:
-            had = {(port.name, port.protocol): port.listen for port in known[0].ports}
-            wanted = [(port, had.get((port.name, port.protocol))) for port in snapshot.ports]
-            ports = tuple(replace(port, listen=listen) for port, listen in wanted if listen is not None)
-            if ports:
-                await plane.apply(replace(snapshot, ports=ports, address=known[0].address, mode=known[0].mode))
+            wanted = {(port.name, port.protocol) for port in snapshot.ports}
+            had = tuple(port for port in known[0].ports if (port.name, port.protocol) in wanted)
+            if had:
+                await plane.apply(at_ports_of(snapshot, replace(known[0], ports=had)))
         raise
