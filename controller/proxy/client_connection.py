@@ -48,6 +48,12 @@ class ClientConnection(asyncio.Protocol):
         self._lingering = False
         self._left = 0  # bytes that the client had yet to take when a closing connection was last looked at
 
+    def move(self, lane: Lane) -> None:
+        """It is another lane's from here on."""
+        self.lane.connections -= 1
+        lane.connections += 1
+        self.lane = lane
+
     def pause(self, reason: int) -> None:
         if not self._paused and self.open:
             self.transport.pause_reading()

@@ -84,10 +84,7 @@ class _ChoosingReader:
         lane = self._proxy.find(head.host or b"")
         if lane is None:
             return _Elsewhere()
-        front = self._front
-        front.lane.connections -= 1
-        lane.connections += 1
-        front.lane = lane
+        self._front.move(lane)
         return head
 
 

@@ -39,9 +39,7 @@ def _move(front: Front, factory: Factory) -> None:
 
 
 def _put(front: Front, lane: Lane) -> None:
-    front.lane.connections -= 1
-    lane.connections += 1
-    front.lane = lane
+    front.move(lane)
     front.limits = lane.route.head_limits
 
 
