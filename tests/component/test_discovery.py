@@ -440,15 +440,21 @@ async def test_a_token_is_reviewed_once_a_minute_and_a_source_of_wrong_ones_is_h
     assert (await get(plane, path, Authorization="Bearer good"))[0] == 200
 
 
-async def test_reports_are_taken_after_the_token_that_the_stream_began_with_has_expired(plane: Plane) -> None:
-    """The kubelet renews it in time; the stream itself is reviewed every ten minutes only."""
+@contextlib.asynccontextmanager
+async def acknowledging(plane: Plane) -> AsyncIterator[Client]:
+    """A client that has reported with its first token; "renewed" will be good, too."""
     plane.tokens["renewed"] = GOOD
     plane.hub.put(snapshot())
     plane.hub.sync()
     client = plane.client()
-
     async with listening(client):
         await acknowledged(plane, snapshot().version)
+        yield client
+
+
+async def test_reports_are_taken_after_the_token_that_the_stream_began_with_has_expired(plane: Plane) -> None:
+    """The kubelet renews it in time; the stream itself is reviewed every ten minutes only."""
+    async with acknowledging(plane) as client:
         plane.token.write_text("renewed")
         plane.expire("good")
         plane.hub.put(snapshot(generation=2))
@@ -458,13 +464,7 @@ async def test_reports_are_taken_after_the_token_that_the_stream_began_with_has_
 
 
 async def test_a_proxy_whose_report_is_refused_for_its_token_comes_back_with_the_next_one(plane: Plane) -> None:
-    plane.tokens["renewed"] = GOOD
-    plane.hub.put(snapshot())
-    plane.hub.sync()
-    client = plane.client()
-
-    async with listening(client):
-        await acknowledged(plane, snapshot().version)
+    async with acknowledging(plane) as client:
         plane.expire("good")
         client.changed()
         await plane.counted("unauthenticated")

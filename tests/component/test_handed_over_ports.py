@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -31,6 +31,12 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 def service(name: str, port: int, backend: int) -> str:
     return FILE.format(port=port, backend=backend).replace("name: shop", f"name: {name}")
+
+
+def both(ports: Sequence[int], backends: list[Server]) -> str:
+    """`aa` on the first port before the first backend, `bb` on the second before the second."""
+    one, two = (server.server_port for server in backends)
+    return f"{service('aa', ports[0], one)}---\n{service('bb', ports[1], two)}"
 
 
 def serving(proxy: Proxy, workers: str) -> None:
@@ -77,8 +83,7 @@ def test_services_that_swap_their_ports_lose_no_request_and_each_port_serves_its
     tmp_path: Path, start: Callable[..., Proxy], backends: list[Server], workers: str
 ) -> None:
     path, ports = tmp_path / "shop.yaml", [free_port(), free_port()]
-    one, two = (server.server_port for server in backends)
-    texts = [f"{service('aa', a, one)}---\n{service('bb', b, two)}" for a, b in (ports, ports[::-1])]
+    texts = [both(ports, backends), both(ports[::-1], backends)]
     path.write_text(texts[0])
     proxy = start(path, "--workers", workers)
     serving(proxy, workers)
@@ -102,11 +107,10 @@ def test_a_worker_that_dies_after_services_have_swapped_ports_is_replaced(
     tmp_path: Path, start: Callable[..., Proxy], backends: list[Server]
 ) -> None:
     path, ports = tmp_path / "shop.yaml", [free_port(), free_port()]
-    one, two = (server.server_port for server in backends)
-    path.write_text(f"{service('aa', ports[0], one)}---\n{service('bb', ports[1], two)}")
+    path.write_text(both(ports, backends))
     proxy = start(path, "--workers", "2")
     serving(proxy, "2")
-    path.write_text(f"{service('aa', ports[1], one)}---\n{service('bb', ports[0], two)}")
+    path.write_text(both(ports[::-1], backends))
     until(lambda: fetch(f"http://127.0.0.1:{ports[0]}/") == (200, "two"))
 
     for deaths in (1, 2):
@@ -144,7 +148,7 @@ def test_a_swap_that_needs_a_taken_port_as_well_is_made_once_that_is_free(
 ) -> None:
     path, ports = tmp_path / "shop.yaml", [free_port(), free_port()]
     one, two = (server.server_port for server in backends)
-    path.write_text(f"{service('aa', ports[0], one)}---\n{service('bb', ports[1], two)}")
+    path.write_text(both(ports, backends))
     proxy = start(path, "--workers", workers)
     serving(proxy, workers)
 
